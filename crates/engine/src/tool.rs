@@ -1,0 +1,133 @@
+//! What can be run: the trait that command-line programs, upstream servers and Rust functions share.
+//!
+//! Called by the worker only, after the start was committed.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use longhaul_core::{Body, Reason, TaskId, event::Ask};
+use longhaul_store::Owner;
+
+/// A future that a tool returns.
+pub type Running = Pin<Box<dyn Future<Output = Finish> + Send>>;
+
+/// One tool.
+///
+/// Promises:
+/// - `run` returns only when nothing that it started is left alive, or says so with
+///   [`Finish::Stopped`] and `confirmed: false`. A tool that returns earlier makes "stopped" a lie.
+/// - `run` watches [`Context::stop`] and ends soon after it resolves.
+/// - Dropping the future is a crash: whatever it started must end by itself.
+pub trait Tool: Send + Sync {
+    /// Runs one attempt.
+    fn run(&self, call: Call, context: Context) -> Running;
+
+    /// The most attempts of this tool that this process runs at once; more wait in the queue.
+    fn concurrency_max(&self) -> usize;
+}
+
+/// The tools that this process can run. A task whose tool is not here is left for another process.
+pub trait Tools: Send + Sync {
+    /// The tool of this name.
+    fn find(&self, name: &str) -> Option<Arc<dyn Tool>>;
+}
+
+/// One attempt.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The task.
+    pub task: TaskId,
+    /// The task's short name.
+    pub name: String,
+    /// Whose task it is.
+    pub owner: Owner,
+    /// The tool's name.
+    pub tool: String,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The arguments as they were sent.
+    pub args: Body,
+    /// What the gateway stored beside them.
+    pub context: Body,
+    /// What an earlier leg saved.
+    pub checkpoint: Option<Body>,
+    /// Questions that earlier legs asked and how they were settled, oldest first.
+    pub settled: Vec<Settled>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug)]
+pub enum Finish {
+    /// A result.
+    Returned {
+        /// The result.
+        body: Body,
+        /// The tool itself calls it an error.
+        is_error: bool,
+    },
+    /// A JSON-RPC error.
+    Errored {
+        /// The error object.
+        body: Body,
+    },
+    /// Longhaul's own reason.
+    Failed(Reason),
+    /// The leg ended with a checkpoint; the next leg starts when every question is settled.
+    Parked {
+        /// What to go on from.
+        checkpoint: Body,
+    },
+    /// The work was told to stop and has ended.
+    Stopped {
+        /// Nothing of it is left.
+        confirmed: bool,
+    },
+}
+
+/// How one question was settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Accepted, with the answer.
+    Accepted(Body),
+    /// Declined.
+    Declined,
+    /// Dismissed, or nobody could answer.
+    Dismissed,
+}
+
+/// What a running attempt may do besides its work. Implemented by the worker; cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Arc<dyn Attempt>,
+}
+
+/// The worker's side of [`Context`].
+pub(crate) trait Attempt: Send + Sync {
+    fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>>;
+    fn note(&self, note: Vec<u8>);
+    fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// The task ended, or the attempt was fenced: whatever the tool still reports changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+impl Context {
+    /// Asks, and waits until every question is settled: seconds, or days.
+    ///
+    /// # Errors
+    /// [`Ended`] when the task ended first.
+    pub async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
+        self.inner.ask(asks).await
+    }
+
+    /// Replaces the task's progress and status text. At most one a second is stored, always the newest; at most
+    /// 8 KiB (T4).
+    pub fn note(&self, note: Vec<u8>) {
+        self.inner.note(note);
+    }
+
+    /// Resolves when the attempt must stop: cancelled, expired, fenced or draining.
+    pub async fn stop(&self) {
+        self.inner.stop().await;
+    }
+}

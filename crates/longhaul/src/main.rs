@@ -1,0 +1,2 @@
+//! The `longhaul` binary.
+fn main() {}
