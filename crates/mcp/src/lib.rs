@@ -1,1 +1,20 @@
-//! Placeholder.
+//! MCP on the wire, without IO: bytes to requests, replies to bytes.
+//!
+//! The path of a frame is [`scan`] (strict, over raw bytes), [`frame`] (members kept in order), [`meta`] (which
+//! generation), and then the edge of that generation, which makes a [`Request`]. A [`Reply`] goes back through
+//! the same edge. A protocol year is named only in the edges. This crate reads no clock, opens nothing and
+//! knows no store.
+#![forbid(unsafe_code)]
+
+pub mod frame;
+pub mod meta;
+pub mod reply;
+pub mod request;
+pub mod rpc_error;
+
+mod hygiene;
+
+pub use hygiene::clean;
+pub use reply::{Push, Reply, TaskView, Tool};
+pub use request::{Client, Incoming, Message, Notice, Request, RequestId};
+pub use rpc_error::RpcError;

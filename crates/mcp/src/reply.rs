@@ -1,0 +1,208 @@
+//! What a client is told, in terms of no generation.
+//!
+//! The gateway's dispatch makes these values after its commit; each edge shows them in its own shapes. Nothing
+//! here is read from a client.
+
+use longhaul_core::{Millis, Phase, QuestionKey};
+
+use crate::{
+    frame::Raw,
+    request::{Filter, LogLevel, ProgressToken},
+    rpc_error::RpcError,
+};
+
+/// The one reply to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// To [`crate::Request::Discover`].
+    Discover(Discovery),
+    /// To [`crate::Request::ListTools`].
+    Tools(ToolPage),
+    /// The result of a call, as the tool gave it: a JSON object.
+    Result(Raw),
+    /// Questions before there is a task; the client repeats the call with the answers (B-37).
+    InputRequired {
+        /// What is asked.
+        requests: Vec<InputRequest>,
+        /// Comes back with the answers; sealed by the caller (B-41). At least one of the two is there (B-38).
+        state: Option<String>,
+    },
+    /// The call became a task. Only for clients that take tasks (C-2).
+    TaskCreated(TaskView),
+    /// To [`crate::Request::GetTask`].
+    Task(TaskView),
+    /// To [`crate::Request::UpdateTask`] and [`crate::Request::CancelTask`]: taken, and nothing more (C-24).
+    Ack,
+    /// The orderly end of a [`crate::Request::Listen`] (B-49).
+    ListenEnded,
+    /// No.
+    Error(RpcError),
+}
+
+/// Something that travels to a client beside replies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Push {
+    /// The first message of a subscription: the part of its filter that is honoured (B-46).
+    Acknowledged(Filter),
+    /// A task of a subscription, exactly as a get would show it now (C-33).
+    Task(TaskView),
+    /// The list of tools changed, for a subscription that asked.
+    ToolsChanged,
+    /// Progress of a call on its own stream, for a client that gave a token (B-55).
+    Progress {
+        /// The client's token.
+        token: ProgressToken,
+        /// How far the work is.
+        progress: Progress,
+    },
+    /// A log message of a call on its own stream, for a client that set a level (B-55).
+    Log {
+        /// How grave.
+        level: LogLevel,
+        /// Who says it.
+        logger: Option<String>,
+        /// What.
+        data: Raw,
+    },
+}
+
+/// What the server is and offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovery {
+    /// The tasks extension is offered.
+    pub tasks: bool,
+    /// For the model: how to use the server.
+    pub instructions: Option<String>,
+    /// How the reply may be cached.
+    pub cache: Cache,
+}
+
+/// How a reply may be cached (B-51).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// For how long, in milliseconds; 0 for not at all.
+    pub ttl_ms: u64,
+    /// For whom.
+    pub scope: CacheScope,
+}
+
+/// Who may share a cached reply (B-52).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// Only the same caller: the reply depends on who asks.
+    Private,
+    /// Everybody.
+    Public,
+}
+
+/// One page of the list of tools.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolPage {
+    /// The tools, in an order that does not change by itself (B-53).
+    pub tools: Vec<Tool>,
+    /// Where the next page begins, if there is one.
+    pub next_cursor: Option<String>,
+    /// How the page may be cached; all pages of one list share the scope.
+    pub cache: Cache,
+}
+
+/// A tool as it is listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// 1–128 of `A–Z a–z 0–9 _ - .` (B-60).
+    pub name: String,
+    /// For people.
+    pub title: Option<String>,
+    /// For the model.
+    pub description: Option<String>,
+    /// A JSON Schema whose root is `type: object`.
+    pub input_schema: Raw,
+    /// A JSON Schema of the structured result.
+    pub output_schema: Option<Raw>,
+    /// What the operator says of its effects.
+    pub annotations: Annotations,
+    /// Whether a call becomes a task.
+    pub task_support: TaskSupport,
+}
+
+/// Hints about a tool's effects. `None`: nothing is said, and the client assumes the worst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// It changes nothing.
+    pub read_only: Option<bool>,
+    /// It may destroy something.
+    pub destructive: Option<bool>,
+    /// Calling it twice with the same arguments changes nothing more.
+    pub idempotent: Option<bool>,
+    /// It reaches the outside world.
+    pub open_world: Option<bool>,
+}
+
+/// Whether a call of a tool becomes a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaskSupport {
+    /// Never.
+    Forbidden,
+    /// When the call takes long and the client takes tasks.
+    #[default]
+    Optional,
+    /// Always; a client that takes none is refused (C-5).
+    Required,
+}
+
+/// One question as a client reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputRequest {
+    /// Unique within the call (B-39).
+    pub key: String,
+    /// `{"method": …, "params": …}`: an elicitation, a sampling or a roots request.
+    pub ask: Raw,
+}
+
+/// A task as its owner sees it now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskView {
+    /// The sealed id.
+    pub id: String,
+    /// The short name (`dev.longhaul/taskName`).
+    pub name: String,
+    /// The phase, with the bodies of its outcome loaded. [`Reply::TaskCreated`] needs no bodies.
+    pub phase: Phase,
+    /// Every open question to the client, oldest first (C-20); what they ask is loaded.
+    pub questions: Vec<OpenQuestion>,
+    /// When the call was taken.
+    pub created_at: Millis,
+    /// When something visible last changed (D-11).
+    pub updated_at: Millis,
+    /// How long the task is kept, counted from `created_at`; at least 1. `None`: without end.
+    pub ttl_ms: Option<u64>,
+    /// How long to wait before asking again; at least 1.
+    pub poll_ms: Option<u64>,
+    /// What to show while the task is open, or what it said at its end. Without one, a task that Longhaul
+    /// ended still tells why.
+    pub status_message: Option<String>,
+    /// How far the work is (`dev.longhaul/progress`, D-47).
+    pub progress: Option<Progress>,
+    /// What the caller asked to keep (`dev.longhaul/metadata`, D-47).
+    pub metadata: Option<Raw>,
+}
+
+/// An open question of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenQuestion {
+    /// Its number within the task, shown as `q1`, `q2`, ….
+    pub key: QuestionKey,
+    /// `{"method": …, "params": …}`: an elicitation, a sampling or a roots request.
+    pub ask: Raw,
+}
+
+/// How far some work is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Grows with every report; finite.
+    pub progress: f64,
+    /// What `progress` will be at the end, if that is known; finite.
+    pub total: Option<f64>,
+    /// In words.
+    pub message: Option<String>,
+}

@@ -1,0 +1,212 @@
+//! What a client asks, in terms of no generation.
+//!
+//! The two edges (`v2026_07_28` and its sibling) make these values from frames; the gateway's dispatch acts on
+//! them. Nothing here knows a protocol year, a header or a status code.
+
+use std::fmt;
+
+use longhaul_core::QuestionKey;
+use serde::{Deserialize, Serialize};
+
+use crate::frame::Raw;
+
+/// One frame from a client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// It wants a reply.
+    Request(Incoming),
+    /// It wants none and never gets one.
+    Notice(Notice),
+}
+
+/// A request and who sent it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incoming {
+    /// Echoed in the reply with the same JSON type.
+    pub id: RequestId,
+    /// What the client said about itself on this very request (B-2: nothing is remembered).
+    pub client: Client,
+    /// What it asks.
+    pub request: Request,
+    /// A header that clients must send was absent and the request is served all the same; the caller
+    /// counts these and warns once.
+    pub name_header_missing: bool,
+}
+
+/// A notification from a client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// The sender gave up waiting for one of its own requests (B-34). Never ends a task (C-31).
+    Cancelled {
+        /// The request.
+        request: RequestId,
+        /// Why, as the client says it.
+        reason: Option<String>,
+    },
+    /// Anything else: taken and ignored.
+    Ignored,
+}
+
+/// A JSON-RPC request id: a string or an integer, never null.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A string.
+    Text(String),
+    /// An integer.
+    Integer(i128),
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestId::Text(text) => f.write_str(text),
+            RequestId::Integer(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// Names a request in its progress notifications; chosen by the client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ProgressToken(pub RequestId);
+
+/// What the client said about itself on one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Client {
+    /// It can be handed a task (C-1).
+    pub tasks: bool,
+    /// What it can be asked.
+    pub answers: Answers,
+    /// The agent's run that the request belongs to (`dev.longhaul/session`).
+    pub session: Option<String>,
+    /// W3C trace context, passed on unread.
+    pub traceparent: Option<String>,
+    /// The program's own name. For people only: nothing is ever decided by it (B-7).
+    pub name: Option<String>,
+    /// The program's own version. For people only.
+    pub version: Option<String>,
+}
+
+/// The kinds of question that a client can answer. None by default: nobody is asked what they did not offer
+/// (B-39).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Forms.
+    pub form: bool,
+    /// Links to open.
+    pub url: bool,
+    /// Completions by the client's model.
+    pub sampling: bool,
+    /// Its workspace folders.
+    pub roots: bool,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Who are you, and what can you do?
+    Discover,
+    /// Which tools are there?
+    ListTools {
+        /// Where the page before ended. An empty one is a cursor too (B-53).
+        cursor: Option<String>,
+    },
+    /// Call a tool.
+    CallTool(CallTool),
+    /// How is this task?
+    GetTask {
+        /// The sealed id, as it was sent: perhaps malformed, foreign or nobody's.
+        task: String,
+    },
+    /// Answers to a task's questions.
+    UpdateTask {
+        /// The sealed id, as it was sent.
+        task: String,
+        /// The answers, in the order sent; keys that name no open question are ignored (C-25).
+        responses: Vec<Response>,
+    },
+    /// End this task.
+    CancelTask {
+        /// The sealed id, as it was sent.
+        task: String,
+    },
+    /// Tell me when something changes.
+    Listen(Filter),
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallTool {
+    /// The tool.
+    pub name: String,
+    /// A JSON object as it was written; `None` when the client sent no arguments. Every number in it is a
+    /// finite double (E-4).
+    pub arguments: Option<Raw>,
+    /// Answers to the questions of an earlier round of this call (B-40).
+    pub responses: Vec<Response>,
+    /// What the earlier round said must come back. The client can have forged it (B-41).
+    pub request_state: Option<String>,
+    /// Makes the call happen once (`dev.longhaul/idempotencyKey`); 1 to 200 characters.
+    pub idempotency_key: Option<String>,
+    /// The caller's own JSON object, kept and echoed to the task's owner (`dev.longhaul/metadata`, D-47); at
+    /// most 4 KiB.
+    pub metadata: Option<Raw>,
+    /// The client wants progress on this call's own stream.
+    pub progress_token: Option<ProgressToken>,
+    /// The client wants log messages of at least this level on this call's own stream.
+    pub log_level: Option<LogLevel>,
+    /// Tasks that the call says it relates to, unchecked: foreign and unknown ones are treated as absent
+    /// (C-51). At most 16.
+    pub related_tasks: Vec<String>,
+}
+
+/// One answer: the key of a question, and a bare result object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// As it was sent.
+    pub key: String,
+    /// As it was sent; which kind of result it must be depends on the question.
+    pub body: Raw,
+}
+
+impl Response {
+    /// The question that the key names, if it is one of ours.
+    pub fn question(&self) -> Option<QuestionKey> {
+        let digits = self.key.strip_prefix('q')?;
+        let key = QuestionKey(digits.parse().ok()?);
+        (key.to_string() == self.key).then_some(key)
+    }
+}
+
+/// What a listener wants to hear. Nothing is on unless it is asked for (B-45).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Changes of the list of tools.
+    pub tools_list_changed: bool,
+    /// Tasks by their sealed ids, as they were sent. `None`: tasks were not asked for, which is not the same as
+    /// an empty list (C-36).
+    pub tasks: Option<Vec<String>>,
+}
+
+/// How grave a log message is, by RFC 5424; the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Details for developers.
+    Debug,
+    /// What goes on.
+    Info,
+    /// Unusual but fine.
+    Notice,
+    /// May become a fault.
+    Warning,
+    /// A fault.
+    Error,
+    /// A part is down.
+    Critical,
+    /// Act now.
+    Alert,
+    /// Unusable.
+    Emergency,
+}
