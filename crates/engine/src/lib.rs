@@ -1,13 +1,19 @@
 //! Runs work that outlives a process: claims, workers, timers, watchers and child processes.
 //!
 //! The gateway asks for changes through [`Engine::transact`]; workers and the sweeper go through the same loop.
-//! It is the only caller of the core's `open` and `decide`.
+//! It is the only caller of the core's `open` and `decide`. It never looks into a body, and it never says who
+//! may do what.
 
 pub mod clock;
 pub mod process;
 pub mod tool;
 pub mod transact;
 pub mod watch;
-pub mod worker;
 
+mod engine;
+mod options;
 mod sweeper;
+mod worker;
+
+pub use engine::{Engine, Load};
+pub use options::{Options, Reference, Sweep};

@@ -50,6 +50,9 @@ pub struct Call {
     pub context: Body,
     /// What an earlier leg saved.
     pub checkpoint: Option<Body>,
+    /// The handle by which the work is followed: it lives already and must not be begun again. When
+    /// [`Context::stop`] has resolved before the first poll, only the stop is owed.
+    pub upstream: Option<Body>,
     /// Questions that earlier legs asked and how they were settled, oldest first.
     pub settled: Vec<Settled>,
 }
@@ -103,6 +106,7 @@ pub struct Context {
 /// The worker's side of [`Context`].
 pub(crate) trait Attempt: Send + Sync {
     fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>>;
+    fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>>;
     fn note(&self, note: Vec<u8>);
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
@@ -118,6 +122,15 @@ impl Context {
     /// [`Ended`] when the task ended first.
     pub async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
         self.inner.ask(asks).await
+    }
+
+    /// Saves the handle of work that lives outside this process, so that it can be followed again after a crash.
+    /// Returns when it is durable; only then may anything depend on it.
+    ///
+    /// # Errors
+    /// [`Ended`] when the task ended first.
+    pub async fn attach(&self, upstream: Body) -> Result<(), Ended> {
+        self.inner.attach(upstream).await
     }
 
     /// Replaces the task's progress and status text. At most one a second is stored, always the newest; at most
