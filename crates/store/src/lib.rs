@@ -13,16 +13,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_core::future::BoxFuture;
 use longhaul_core::{Body, Millis, RunnerId, StepId, Task, TaskId};
 
-pub mod crypt;
 mod error;
 pub mod memory;
-mod migrate;
-#[cfg(feature = "postgres")]
-pub mod postgres;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
+mod step;
 
 pub use error::{Error, Fault};
+pub use step::NOTE_BYTES_MAX;
 
 /// A durable store of tasks.
 ///
@@ -61,7 +57,8 @@ pub trait Store: Send + Sync {
     /// machines, when its lease is over by the database's clock.
     fn beat(&self, runner: Runner) -> BoxFuture<'_, Result<Beat, Error>>;
 
-    /// Removes a dead runner's registration, once nothing is held by it.
+    /// Removes a dead runner's registration, once nothing is held by it. Does nothing before. A runner that was
+    /// forgotten stays fenced.
     fn forget_runner(&self, runner: RunnerId) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Deletes the bodies and rows of tasks whose time is over, and expired records. At most `limit` of each.
@@ -139,7 +136,9 @@ pub enum Step {
 /// One write.
 #[derive(Clone, Debug, Default)]
 pub struct Write {
-    /// The task as it is to be: inserted for [`Slot::Birth`], else updated. The store raises its version.
+    /// The task as it is to be: inserted for [`Slot::Birth`] unless the snapshot shows the task already born, else
+    /// updated. The store raises its version. What is fixed at birth (owner, name, tool, rules, …) stays, and so
+    /// does an outcome; a write that changes it fails as [`Fault::Broken`].
     pub task: Option<Row>,
     /// Counters to set.
     pub counters: BTreeMap<String, Vec<u8>>,
@@ -301,6 +300,13 @@ pub struct Record {
     pub body: Vec<u8>,
 }
 
+impl Record {
+    /// Whether the record still exists for its readers: a snapshot and a listing leave out what has expired.
+    pub fn is_live(&self, now: Millis) -> bool {
+        self.expires_at.is_none_or(|expires_at| now < expires_at)
+    }
+}
+
 /// A process that runs work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runner {
@@ -357,3 +363,6 @@ pub struct Stats {
 
 /// A store behind a shared pointer, as every caller holds it.
 pub type Shared = Arc<dyn Store>;
+
+/// The time of a store that has none of its own: the engine's clock, or a test's hand.
+pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
