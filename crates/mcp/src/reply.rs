@@ -71,6 +71,8 @@ pub enum Push {
 pub struct Discovery {
     /// The tasks extension is offered.
     pub tasks: bool,
+    /// Log messages of a call are sent to clients that set a level.
+    pub logging: bool,
     /// For the model: how to use the server.
     pub instructions: Option<String>,
     /// How the reply may be cached.

@@ -14,7 +14,7 @@ use crate::frame::Raw;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// It wants a reply.
-    Request(Incoming),
+    Request(Box<Incoming>),
     /// It wants none and never gets one.
     Notice(Notice),
 }
