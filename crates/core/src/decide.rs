@@ -1,11 +1,17 @@
 //! The two entry points. They only dispatch: each command has a file of its own.
+//!
+//! `longhaul-engine` calls them inside a store transaction; nobody else does. They never fail half-way: either
+//! a whole [`Change`] comes back, or the task stays as it is.
 
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 
 use crate::{
-    audit,
-    event::{Effect, Event, Refused},
-    task::{CanAsk, Rules, Task},
+    ask, audit, cancel, claim,
+    event::{Ask, Effect, Event, Refused},
+    fault, finish,
+    id::Fence,
+    task::{CanAsk, Phase, Reader, Rules, Run, Stop, Task},
+    tick,
     time::Millis,
 };
 
@@ -19,7 +25,7 @@ pub struct Birth {
     /// When its time to live is over.
     pub expires_at: Millis,
     /// The approval it waits for: a question to the operator, asked at birth.
-    pub approval: Option<crate::event::Ask>,
+    pub approval: Option<Ask>,
 }
 
 /// The next state of a task and what follows from it.
@@ -31,4 +37,106 @@ pub struct Change {
     pub audit: Vec<audit::Event>,
     /// Hints for this process, after the commit.
     pub effects: Vec<Effect>,
+}
+
+/// Begins a task (T0): [`Run::Held`] when an approval is asked, else [`Run::Queued`].
+///
+/// An approval is always the operator's, whatever reader its question names (G-15), and whether or not
+/// [`CanAsk::operator`] lets the tool itself ask operators.
+pub fn open(birth: &Birth, now: Millis) -> Change {
+    let task = Task {
+        phase: Phase::Working,
+        run: Run::Queued { reattach: false },
+        stop: Stop::None,
+        fence: Fence(0),
+        starts: 0,
+        legs: 0,
+        strays: false,
+        rules: birth.rules,
+        can_ask: birth.can_ask,
+        upstream: None,
+        checkpoint: None,
+        questions: Vec::new(),
+        expires_at: birth.expires_at,
+        not_before: now,
+        approved_until: None,
+    };
+    let mut change = Change {
+        task,
+        audit: vec![audit::Event::Created],
+        effects: Vec::new(),
+    };
+    if let Some(approval) = &birth.approval {
+        if !fault!("birth-skips-approval") {
+            change.task.run = Run::Held;
+        }
+        let ask = Ask {
+            reader: Reader::Operator,
+            ..approval.clone()
+        };
+        ask::put(&mut change, &[ask], now);
+    } else {
+        change.effects.push(Effect::Start);
+    }
+    change.tell();
+    change
+}
+
+/// What the event does to the task.
+///
+/// # Errors
+/// [`Refused`] says why the event changes nothing. A report that comes after the end is [`Refused::Finished`],
+/// one of an old claim is [`Refused::Fenced`].
+pub fn decide(task: &Task, event: Event, now: Millis) -> Result<Change, Refused> {
+    let change = Change {
+        task: task.clone(),
+        audit: Vec::new(),
+        effects: Vec::new(),
+    };
+    let mut change = match event {
+        Event::Claimed { runner } => claim::claimed(change, runner, now),
+        Event::Started { fence } => claim::started(change, fence, now),
+        Event::Released { fence } => claim::released(change, fence, now),
+        Event::RunnerLost { runner, swept } => claim::runner_lost(change, runner, swept, now),
+        Event::Asked { fence, asks } => ask::asked(change, fence, asks, now),
+        Event::Answered { key, reader, answer } => ask::answered(change, key, reader, answer, now),
+        Event::Misfit { key, reader } => ask::misfit(change, key, reader, now),
+        Event::Parked { fence, checkpoint } => ask::parked(change, fence, checkpoint, now),
+        Event::Noted { fence } => finish::noted(change, fence),
+        Event::Attached { fence, upstream } => finish::attached(change, fence, upstream),
+        Event::Returned {
+            fence,
+            body,
+            is_error,
+        } => finish::returned(change, fence, body, is_error),
+        Event::Errored { fence, body } => finish::errored(change, fence, body),
+        Event::Failed { fence, reason } => finish::failed(change, fence, reason),
+        Event::Cancel { by } => cancel::cancel(change, by),
+        Event::Stopped { fence, confirmed } => cancel::stopped(change, fence, confirmed),
+        Event::Due => tick::due(change, now),
+    }?;
+    change.show(&task.phase);
+    Ok(change)
+}
+
+impl Change {
+    /// Records that something visible changed.
+    pub(crate) fn tell(&mut self) {
+        self.effects.push(Effect::Tell);
+    }
+
+    /// Brings the phase of a live task in line with its questions, and records a change of status.
+    fn show(&mut self, before: &Phase) {
+        if !self.task.is_finished() && !fault!("phase-ignores-questions") {
+            let asking = self
+                .task
+                .open_questions()
+                .any(|question| question.reader == Reader::Client);
+            self.task.phase = if asking { Phase::Asking } else { Phase::Working };
+        }
+        let (from, to) = (audit::Status::of(before), audit::Status::of(&self.task.phase));
+        if from != to {
+            self.audit.push(audit::Event::StatusChanged { from, to });
+        }
+    }
 }

@@ -174,3 +174,21 @@ pub enum Refused {
     /// The event makes no sense in this state: an empty question list, a park without a claim, ….
     OutOfPlace,
 }
+
+impl Refused {
+    /// The stable word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refused::Finished => "finished",
+            Refused::Fenced => "fenced",
+            Refused::NotClaimable => "not_claimable",
+            Refused::TooEarly => "too_early",
+            Refused::MayNotStart => "may_not_start",
+            Refused::NoSuchQuestion => "no_such_question",
+            Refused::QuestionClosed => "question_closed",
+            Refused::TooManyQuestions => "too_many_questions",
+            Refused::NotDue => "not_due",
+            Refused::OutOfPlace => "out_of_place",
+        }
+    }
+}

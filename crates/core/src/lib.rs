@@ -14,6 +14,7 @@ extern crate alloc;
 pub mod audit;
 pub mod decide;
 pub mod event;
+pub mod fault;
 pub mod id;
 pub mod task;
 pub mod time;

@@ -24,6 +24,11 @@ pub struct Task {
     pub fence: Fence,
     /// How often the work was begun: the attempt number that a tool sees.
     pub starts: u32,
+    /// How many legs ended with a checkpoint. Each allows one more start, so that work which may begin only once
+    /// can still ask, wait for days and go on.
+    pub legs: u32,
+    /// A runner was lost and nobody looked for its processes: an earlier attempt may still live.
+    pub strays: bool,
     /// What the tool's operator declared.
     pub rules: Rules,
     /// Who can be asked.
@@ -135,10 +140,10 @@ pub enum CancelledBy {
     Approval,
 }
 
-/// What is known of the work after the task was ended from outside.
+/// What is known of the work after the task ended other than by the work's own report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stop {
-    /// The task was not ended from outside.
+    /// The task is live, or ended by the work's own report.
     #[default]
     None,
     /// The work never began.
@@ -210,6 +215,8 @@ pub struct Rules {
     pub fail_when_nobody_can_answer: bool,
     /// How long a question stays open, unless the time to live ends first.
     pub question_deadline: Span,
+    /// How long an approval holds once it is given, unless the time to live ends first (G-18).
+    pub approval_lasts: Span,
     /// The most questions open at once.
     pub questions_max: u32,
 }
@@ -262,6 +269,46 @@ pub enum Body {
     Stored,
 }
 
+impl Reason {
+    /// The stable word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Interrupted => "interrupted",
+            Reason::Expired => "expired",
+            Reason::NoAnswer => "no_answer",
+            Reason::NobodyToAnswer => "no_one_to_answer",
+            Reason::Shutdown => "shutdown",
+            Reason::UpstreamLost => "upstream_lost",
+        }
+    }
+}
+
+impl CancelledBy {
+    /// The stable word.
+    pub fn name(self) -> &'static str {
+        match self {
+            CancelledBy::Owner => "owner",
+            CancelledBy::Operator => "operator",
+            CancelledBy::Session => "session",
+            CancelledBy::Loop => "loop",
+            CancelledBy::Approval => "approval",
+        }
+    }
+}
+
+impl Stop {
+    /// The stable word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stop::None => "none",
+            Stop::NotStarted => "not_started",
+            Stop::Stopping => "stopping",
+            Stop::Stopped => "stopped",
+            Stop::Unknown => "unknown",
+        }
+    }
+}
+
 impl Body {
     /// A body of these bytes.
     pub fn new(bytes: &[u8]) -> Body {
@@ -301,7 +348,9 @@ impl Task {
 
     /// The questions that wait for an answer, oldest first.
     pub fn open_questions(&self) -> impl Iterator<Item = &Question> {
-        self.questions.iter().filter(|question| matches!(question.state, QuestionState::Open { .. }))
+        self.questions
+            .iter()
+            .filter(|question| matches!(question.state, QuestionState::Open { .. }))
     }
 
     /// The runner that holds the lease, if any.
@@ -330,6 +379,10 @@ impl Task {
             | QuestionState::Dismissed
             | QuestionState::Withdrawn => None,
         });
-        deadlines.chain(owed).chain(self.approved_until).chain([self.expires_at]).min()
+        deadlines
+            .chain(owed)
+            .chain(self.approved_until)
+            .chain([self.expires_at])
+            .min()
     }
 }
