@@ -1,0 +1,1 @@
+//! What the gateway tells a shim, and what the shim tells back.
