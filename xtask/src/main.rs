@@ -1,2 +1,78 @@
 //! Development tasks: `cargo xtask help`.
-fn main() {}
+//!
+//! Called by developers and by `.ci/run`. One file a command. It checks, builds and starts things; it never
+//! changes a source file, except where a command says `--write` or `--shrink`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool speaks to a person"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a development tool starts programs and measures them"
+)]
+
+mod ci;
+mod conformance;
+mod docs;
+mod faults;
+mod layers;
+mod program;
+mod rules;
+mod weight;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  ci                        everything that CI runs, in order, with times
+  layers                    who imports whom, against the table
+  rules [--shrink]          rule ids in comments resolve; must-rules without a test
+  docs --check | --write    generated pages against their generators
+  weight                    crates in the tree and size of the binary, against a budget
+  conformance [SCENARIO..]  the official MCP suite and our own listen suite, against the built binary
+  faults [NAME..]           each planted fault must fail a test
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[] as &[String]),
+    };
+    let outcome = match command {
+        "ci" => ci::run(rest),
+        "layers" => layers::run(rest),
+        "rules" => rules::run(rest),
+        "docs" => docs::run(rest),
+        "weight" => weight::run(rest),
+        "conformance" => conformance::run(rest),
+        "faults" => faults::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("unknown command `{other}`\n\n{HELP}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a command says: nothing, or why it failed.
+type Outcome = Result<(), String>;
+
+/// Takes no arguments.
+fn no_arguments(command: &str, arguments: &[String]) -> Outcome {
+    if arguments.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("`{command}` takes no arguments"))
+    }
+}

