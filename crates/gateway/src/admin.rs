@@ -7,6 +7,7 @@ use futures_util::{future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 
 pub mod api;
+pub mod http;
 
 /// A reply of [`Backend`], some time from now.
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, Error>>;
@@ -132,7 +133,13 @@ impl Error {
 
     /// The task has not ended yet.
     pub fn still_running() -> Error {
-        Error::new(409, -32603, "still_running", "the task has not ended yet", Who::Wait)
+        Error::new(
+            409,
+            -32603,
+            "still_running",
+            "the task has not ended yet",
+            Who::Wait,
+        )
     }
 
     /// What was sent cannot be read, or asks for something that does not exist.
@@ -142,11 +149,20 @@ impl Error {
 
     /// An answer or argument that does not fit its form.
     pub fn misfit(field: impl Into<String>, message: impl Into<String>) -> Error {
-        Error { field: Some(field.into()), ..Error::new(422, -32602, "misfit", message, Who::Caller) }
+        Error {
+            field: Some(field.into()),
+            ..Error::new(422, -32602, "misfit", message, Who::Caller)
+        }
     }
 
     /// A fault of Longhaul itself; the log has the cause.
     pub fn internal() -> Error {
-        Error::new(500, -32603, "internal", "internal error; the server's log has the cause", Who::Operator)
+        Error::new(
+            500,
+            -32603,
+            "internal",
+            "internal error; the server's log has the cause",
+            Who::Operator,
+        )
     }
 }

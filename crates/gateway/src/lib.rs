@@ -1,3 +1,5 @@
 //! Placeholder.
 
 pub mod admin;
+pub mod local;
+pub mod config;

@@ -4,7 +4,9 @@
 //! their short names; neither row ids nor sealed ids appear. Members are only ever added: a reader ignores what
 //! it does not know.
 
-use longhaul_core::{CancelledBy, Millis, Outcome as Ended, Phase, Reason, Run, Stop as Stopping, Task as Machine};
+use longhaul_core::{
+    Millis, Outcome as Ended, Phase, Reason, Run, Stop as Stopping, Task as Machine, task::CancelledBy,
+};
 use longhaul_store::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -341,7 +343,9 @@ impl State {
             Phase::Working => match machine.run {
                 Run::Held => State::Held,
                 Run::Queued { .. } | Run::Leased(_) => State::Queued,
-                Run::Running(_) | Run::Parked | Run::Stopping(_) | Run::StopOwed | Run::Idle => State::Running,
+                Run::Running(_) | Run::Parked | Run::Stopping(_) | Run::StopOwed | Run::Idle => {
+                    State::Running
+                }
             },
             Phase::Finished(outcome) => match outcome {
                 Ended::Returned { is_error: false, .. } => State::Done,
