@@ -1,0 +1,517 @@
+//! The configuration: every setting with its text, read strictly, with everything that is wrong reported at once.
+//!
+//! The binary loads it; `dispatch`, `http`, `listen`, `command` and `outbound` read the parsed structs. Nothing
+//! outside this module parses TOML, and nothing here starts a program.
+
+mod args;
+mod node;
+mod place;
+mod problem;
+mod reference;
+mod script;
+mod sections;
+mod setting;
+mod template;
+mod tool;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
+
+use node::{Data, Node, Table};
+use problem::suggestion;
+use setting::{Reader, Value};
+
+pub use args::{Args, Kind, Param};
+pub use place::{Place, Writable, places, writable};
+pub use problem::{At, Problem, Problems};
+pub use reference::{init, reference, schema};
+pub use sections::{Limits, Server, Store, Tasks};
+pub use setting::{Bytes, Setting, written};
+pub use template::{Item, Part, Template};
+pub use tool::{
+    Annotations, Crash, OnCrash, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX, Schema, Stdin,
+    TaskUse, Tool,
+};
+
+/// How deep `include` may nest.
+pub const INCLUDE_DEPTH_MAX: usize = 8;
+/// The most files that one configuration may consist of.
+pub const FILES_MAX: usize = 64;
+/// The largest file that is read, in bytes.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+/// A tool's name longer than this is warned about: some clients cut it off.
+pub const TOOL_NAME_WARN: usize = 60;
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How the server listens.
+    pub server: Server,
+    /// How tasks live.
+    pub tasks: Tasks,
+    /// Where tasks are kept.
+    pub store: Store,
+    /// What tools may send.
+    pub limits: Limits,
+    /// The tools by name.
+    pub tools: BTreeMap<String, Tool>,
+}
+
+/// A configuration that can be used, and what is odd about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What the user should hear, without it being wrong.
+    pub warnings: Vec<Problem>,
+    /// Every file that was read, the first one first.
+    pub files: Vec<PathBuf>,
+}
+
+/// A file's text and Unix mode.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The text.
+    pub text: String,
+    /// The mode.
+    pub mode: u32,
+}
+
+/// Loads the configuration at `path` from the file system.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(path: &Path, env: &[(String, String)]) -> Result<Loaded, Problems> {
+    read(path, env, &|path| {
+        use std::{io::Read, os::unix::fs::PermissionsExt};
+        let file = std::fs::File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        let mut text = String::new();
+        if file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)? as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 MiB"));
+        }
+        Ok(Source {
+            text,
+            mode: metadata.permissions().mode(),
+        })
+    })
+}
+
+/// The configuration that has no file: the defaults and the environment.
+///
+/// # Errors
+/// What is wrong with the environment.
+pub fn defaults(env: &[(String, String)]) -> Result<Loaded, Problems> {
+    build(
+        Table::new(),
+        env,
+        &|_| Err(io::ErrorKind::NotFound.into()),
+        Gathered::default(),
+    )
+}
+
+/// Loads the configuration at `path`, reading files through `open`.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(
+    path: &Path,
+    env: &[(String, String)],
+    open: &dyn Fn(&Path) -> io::Result<Source>,
+) -> Result<Loaded, Problems> {
+    let mut gathered = Gathered::default();
+    let table = gathered.file(path, &At::whole(&path.display().to_string()), 0, open);
+    build(table, env, open, gathered)
+}
+
+/// What reading the files brought besides their tables.
+#[derive(Default)]
+struct Gathered {
+    problems: Problems,
+    warnings: Problems,
+    files: Vec<PathBuf>,
+}
+
+impl Gathered {
+    /// The table of one file joined with what it includes.
+    fn file(
+        &mut self,
+        path: &Path,
+        named: &At,
+        depth: usize,
+        open: &dyn Fn(&Path) -> io::Result<Source>,
+    ) -> Table {
+        let shown = path.display().to_string();
+        if self.files.iter().any(|file| file == path) {
+            self.problems.add(named, format!("`{shown}` is included twice"));
+            return Table::new();
+        }
+        if depth > INCLUDE_DEPTH_MAX || self.files.len() >= FILES_MAX {
+            self.problems.add(
+                named,
+                format!("too many files: at most {FILES_MAX}, nested {INCLUDE_DEPTH_MAX} deep"),
+            );
+            return Table::new();
+        }
+        let source = match open(path) {
+            Ok(source) => source,
+            Err(error) => {
+                self.problems
+                    .add(named, format!("cannot read `{shown}`: {error}"));
+                return Table::new();
+            }
+        };
+        self.files.push(path.to_owned());
+        self.mode(path, source.mode);
+        let mut table = node::parse(&shown, &source.text, &mut self.problems);
+        if let Some((_, includes)) = table.remove("include") {
+            self.include(path, &includes, &mut table, depth, open);
+        }
+        table
+    }
+
+    /// S6
+    fn mode(&mut self, path: &Path, mode: u32) {
+        let at = At::whole(&path.display().to_string());
+        let fix = |who| format!("`chmod {who}-w {}`", path.display());
+        match writable(mode) {
+            Writable::Owner => {}
+            Writable::Group => {
+                self.warnings.add(
+                    &at,
+                    format!(
+                        "its group can write this file, and so start any program; {}",
+                        fix("g")
+                    ),
+                );
+            }
+            Writable::World => self.problems.add(
+                &at,
+                format!(
+                    "everybody can write this file, and so start any program as you; {}",
+                    fix("o")
+                ),
+            ),
+        }
+    }
+
+    fn include(
+        &mut self,
+        path: &Path,
+        includes: &Node,
+        table: &mut Table,
+        depth: usize,
+        open: &dyn Fn(&Path) -> io::Result<Source>,
+    ) {
+        let names = match Vec::<PathBuf>::read(includes, &mut self.problems) {
+            Ok(names) => names,
+            Err(_) => {
+                self.problems.add(
+                    &includes.at,
+                    format!("`include` must be a list of paths, not {}", includes.what()),
+                );
+                return;
+            }
+        };
+        for name in names {
+            let name = path.parent().unwrap_or(Path::new("")).join(name);
+            let included = self.file(&name, &includes.at, depth + 1, open);
+            join(table, included, "", &mut self.problems);
+        }
+    }
+}
+
+/// Adds the keys of `more`. A key that both have is a problem, unless both are tables.
+fn join(table: &mut Table, more: Table, section: &str, problems: &mut Problems) {
+    for (key, (at, node)) in more {
+        let name = if section.is_empty() {
+            key.clone()
+        } else {
+            format!("{section}.{key}")
+        };
+        match (table.get_mut(&key), node.data) {
+            // A tool is declared in one place.
+            (
+                Some((
+                    _,
+                    Node {
+                        data: Data::Table(first),
+                        ..
+                    },
+                )),
+                Data::Table(more),
+            ) if section.is_empty() => {
+                join(first, more, &name, problems);
+            }
+            (Some((first, _)), _) => problems.add(&at, format!("`{name}` is set before at {first}")),
+            (None, data) => {
+                table.insert(key, (at, Node { at: node.at, data }));
+            }
+        }
+    }
+}
+
+const SECTIONS: &[&str] = &["server", "tasks", "store", "limits", "tools", "include"];
+const LATER: &[&str] = &[
+    "servers",
+    "toolsets",
+    "tls",
+    "tenants",
+    "roles",
+    "policy",
+    "audit",
+    "keys",
+    "approvals",
+    "screening",
+    "egress",
+];
+
+fn build(
+    mut table: Table,
+    env: &[(String, String)],
+    open: &dyn Fn(&Path) -> io::Result<Source>,
+    gathered: Gathered,
+) -> Result<Loaded, Problems> {
+    let Gathered {
+        mut problems,
+        mut warnings,
+        files,
+    } = gathered;
+    environment(&mut table, env, &mut problems);
+    let mut section = |name: &str, problems: &mut Problems| match table.remove(name) {
+        Some((
+            _,
+            Node {
+                data: Data::Table(table),
+                ..
+            },
+        )) => table,
+        Some((_, node)) => {
+            problems.add(
+                &node.at,
+                format!("`{name}` must be a section, [{name}], not {}", node.what()),
+            );
+            Table::new()
+        }
+        None => Table::new(),
+    };
+    let places: BTreeMap<&str, Table> = ["server", "tasks", "store", "limits", "tools"]
+        .map(|name| (name, section(name, &mut problems)))
+        .into();
+    macro_rules! fixed {
+        ($name:literal, $type:ty) => {{
+            let mut reader = Reader::new($name, places[$name].clone(), &mut problems);
+            let section = <$type>::read(&mut reader);
+            reader.finish();
+            section
+        }};
+    }
+    let config = Config {
+        server: fixed!("server", Server),
+        tasks: fixed!("tasks", Tasks),
+        store: fixed!("store", Store),
+        limits: fixed!("limits", Limits),
+        tools: tools(&places["tools"], open, &mut problems, &mut warnings),
+    };
+    unknown(&table, &mut problems);
+    check(&config, &places, &mut problems);
+    if !problems.0.is_empty() {
+        problems.0.sort();
+        return Err(problems);
+    }
+    Ok(Loaded {
+        config,
+        warnings: warnings.0,
+        files,
+    })
+}
+
+fn tools(
+    table: &Table,
+    open: &dyn Fn(&Path) -> io::Result<Source>,
+    problems: &mut Problems,
+    warnings: &mut Problems,
+) -> BTreeMap<String, Tool> {
+    let files = |path: &Path| open(path).map(|source| source.text);
+    let mut tools = BTreeMap::new();
+    for (name, (at, node)) in table {
+        if name.len() > TOOL_NAME_WARN {
+            warnings.add(
+                at,
+                format!(
+                    "the name `{name}` is longer than {TOOL_NAME_WARN} characters; some clients cut it off"
+                ),
+            );
+        }
+        if let Some(tool) = tool::read(name, at, node, &files, problems) {
+            if tool.description.is_none() {
+                warnings.add(
+                    at,
+                    format!("tool `{name}` has no `description`; a model cannot know when to use it"),
+                );
+            }
+            tools.insert(name.clone(), tool);
+        }
+    }
+    tools
+}
+
+fn unknown(table: &Table, problems: &mut Problems) {
+    for (key, (at, _)) in table {
+        if LATER.contains(&key.as_str()) {
+            problems.add(
+                at,
+                format!("`{key}` is not in this version ({})", env!("CARGO_PKG_VERSION")),
+            );
+        } else {
+            let nearest = suggestion(key, SECTIONS.iter().copied());
+            problems.add(at, format!("unknown section or key `{key}`{nearest}"));
+        }
+    }
+}
+
+/// Puts `LONGHAUL_SECTION__KEY` over the file's values. Tools are declared in files only (S6).
+fn environment(table: &mut Table, env: &[(String, String)], problems: &mut Problems) {
+    let settings = reference();
+    for (variable, text) in env {
+        let Some(rest) = variable
+            .strip_prefix("LONGHAUL_")
+            .filter(|rest| rest.contains("__"))
+        else {
+            continue;
+        };
+        let at = At::whole(variable);
+        if rest.starts_with("TOOLS__") {
+            problems.add(
+                &at,
+                "tools are declared in the configuration file only, never in the environment",
+            );
+            continue;
+        }
+        let Some(setting) = settings
+            .iter()
+            .find(|setting| setting.variable().as_ref() == Some(variable))
+        else {
+            let known: Vec<String> = settings.iter().filter_map(Setting::variable).collect();
+            let nearest = suggestion(variable, known.iter().map(String::as_str));
+            problems.add(&at, format!("no setting has this name{nearest}"));
+            continue;
+        };
+        let data = match as_written(setting, text) {
+            Some(data) => data,
+            None => {
+                problems.add(&at, format!("must be {}, not the text `{text}`", setting.kind));
+                continue;
+            }
+        };
+        let section = table.entry(setting.section.to_owned()).or_insert_with(|| {
+            (
+                at.clone(),
+                Node {
+                    at: at.clone(),
+                    data: Data::Table(Table::new()),
+                },
+            )
+        });
+        if let Data::Table(section) = &mut section.1.data {
+            section.insert(setting.key.to_owned(), (at.clone(), Node { at, data }));
+        }
+    }
+}
+
+/// The text of a variable as the value that a file would hold.
+fn as_written(setting: &Setting, text: &str) -> Option<Data> {
+    match setting.schema.get("type").and_then(serde_json::Value::as_str) {
+        Some("boolean") => text.parse().ok().map(Data::Flag),
+        Some("integer") => text.parse().ok().map(Data::Whole),
+        Some("array") => {
+            let at = At::whole("");
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Some(Data::List(
+                items
+                    .map(|item| Node {
+                        at: at.clone(),
+                        data: Data::Text(item.to_owned()),
+                    })
+                    .collect(),
+            ))
+        }
+        Some(_) | None => Some(Data::Text(text.to_owned())),
+    }
+}
+
+/// Checks that concern more than one setting.
+fn check(config: &Config, places: &BTreeMap<&str, Table>, problems: &mut Problems) {
+    let place = |section: &str, key: &str| {
+        let written = places.get(section).and_then(|table| table.get(key));
+        written.map_or_else(
+            || At::whole(&format!("{section}.{key}")),
+            |(_, node)| node.at.clone(),
+        )
+    };
+    let tasks = &config.tasks;
+    if tasks.ttl > tasks.ttl_max {
+        problems.add(
+            &place("tasks", "ttl"),
+            format!(
+                "`ttl` ({}) is longer than `ttl_max` ({})",
+                written(tasks.ttl),
+                written(tasks.ttl_max)
+            ),
+        );
+    }
+    if tasks.poll_min > tasks.poll_max {
+        problems.add(
+            &place("tasks", "poll_min"),
+            format!(
+                "`poll_min` ({}) is longer than `poll_max` ({})",
+                written(tasks.poll_min),
+                written(tasks.poll_max)
+            ),
+        );
+    }
+    if config.limits.result_max > config.limits.output_max {
+        problems.add(
+            &place("limits", "result_max"),
+            format!(
+                "`result_max` ({}) is larger than `output_max` ({})",
+                config.limits.result_max, config.limits.output_max
+            ),
+        );
+    }
+    if !config.server.bind.ip().is_loopback() {
+        problems.add(
+            &place("server", "bind"),
+            format!("`{}` can be reached from other machines, and this version serves plain HTTP without keys; bind a loopback address", config.server.bind),
+        );
+    }
+    for (name, tool) in &config.tools {
+        let at = || match places.get("tools").and_then(|tools| tools.get(name)) {
+            Some((
+                at,
+                Node {
+                    data: Data::Table(table),
+                    ..
+                },
+            )) => table.get("ttl").map_or(at.clone(), |(_, node)| node.at.clone()),
+            Some((at, _)) => at.clone(),
+            None => At::whole(name),
+        };
+        if let Some(ttl) = tool.ttl.filter(|ttl| *ttl > tasks.ttl_max) {
+            problems.add(
+                &at(),
+                format!(
+                    "`ttl` of tool `{name}` ({}) is longer than `tasks.ttl_max` ({})",
+                    written(ttl),
+                    written(tasks.ttl_max)
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The sections that every server has. Each setting's text here is what the reference page and the JSON schema
+//! say; nothing else repeats it.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use longhaul_core::Span;
+
+use super::setting::{Bytes, section};
+
+section! {
+    /// How the server listens.
+    Server in "server" {
+        /// Where MCP and the local page are served. An address that is not loopback needs TLS.
+        bind: SocketAddr = "127.0.0.1:7410", since "0.1.0";
+        /// Host names accepted in `Host` besides those of the loopback.
+        allowed_hosts: Vec<String> = "", since "0.1.0";
+        /// Web origins accepted in `Origin` besides those of the loopback, such as `https://app.example.org`.
+        allowed_origins: Vec<String> = "", since "0.1.0";
+        /// Refuse requests whose MCP headers are missing, not only those whose headers are wrong.
+        strict_headers: bool = "false", since "0.1.0";
+        /// The largest request body.
+        body_max: Bytes = "4MiB" in 1024..=67108864, since "0.1.0";
+        /// The most bytes of all request bodies in memory at once; further requests wait.
+        bodies_max: Bytes = "64MiB" in 1048576..=17179869184, since "0.1.0";
+        /// How deep JSON may nest.
+        depth_max: u32 = "64" in 8..=512, since "0.1.0";
+        /// The most JSON values in one request.
+        values_max: u32 = "100000" in 1000..=10000000, since "0.1.0";
+        /// The most open connections.
+        connections_max: u32 = "1024" in 8..=65536, since "0.1.0";
+        /// How long a client may take to send its headers, and then its body.
+        read_timeout: Span = "15s" in 1000..=600000, since "0.1.0";
+        /// How often a silent stream sends a keep-alive.
+        keep_alive: Span = "15s" in 1000..=600000, since "0.1.0";
+        /// The most streams that one owner may have open.
+        streams_max: u32 = "64" in 1..=4096, since "0.1.0";
+        /// The most tasks that one `subscriptions/listen` may follow.
+        stream_tasks_max: u32 = "16" in 1..=1024, since "0.1.0";
+        /// How long a reader of a stream may stop reading before the stream is cut.
+        slow_reader: Span = "30s" in 1000..=3600000, since "0.1.0";
+        /// How long running work may go on after the server was told to stop.
+        drain: Span = "30s" in 0..=86400000, since "0.1.0";
+        /// Serve the local page.
+        page: bool = "true", since "0.1.0";
+    }
+}
+
+section! {
+    /// How tasks live.
+    Tasks in "tasks" {
+        /// Offer the tasks extension. When false no task begins; those that exist can still be read and cancelled.
+        enabled: bool = "true", since "0.1.0";
+        /// How long a task is kept from its creation.
+        ttl: Span = "7d" in 1000..=31536000000, since "0.1.0";
+        /// The longest time to live that a caller or a tool may ask for.
+        ttl_max: Span = "30d" in 1000..=31536000000, since "0.1.0";
+        /// How long its owner still reads that an expired task has expired.
+        tombstone: Span = "7d" in 0..=31536000000, since "0.1.0";
+        /// The most open tasks of one owner.
+        open_max: u32 = "200" in 1..=100000, since "0.1.0";
+        /// The most calls of one owner that are held open without being tasks.
+        held_max: u32 = "200" in 1..=100000, since "0.1.0";
+        /// The most answers, cancels and polls faster than the hint for one task.
+        calls_max: u32 = "1000" in 10..=1000000, since "0.1.0";
+        /// How long a call is waited for before it becomes a task; `0s` is at once.
+        promote_after: Span = "2s" in 0..=600000, since "0.1.0";
+        /// The shortest poll interval that is hinted.
+        poll_min: Span = "500ms" in 50..=60000, since "0.1.0";
+        /// The longest poll interval that is hinted while a task is younger than 15 minutes.
+        poll_max: Span = "5s" in 50..=600000, since "0.1.0";
+        /// The poll interval that is hinted from 15 minutes on.
+        poll_slow: Span = "15s" in 50..=3600000, since "0.1.0";
+        /// How long a question stays open; without it, until the task's time to live ends.
+        input_timeout: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
+        /// The most questions of one task that are open at once.
+        questions_max: u32 = "16" in 1..=64, since "0.1.0";
+        /// The most questions of one owner that were asked before their task exists.
+        questions_before_max: u32 = "5" in 1..=100, since "0.1.0";
+        /// How long a cancelled process may take to end after TERM before it is killed.
+        grace: Span = "5s" in 0..=600000, since "0.1.0";
+    }
+}
+
+section! {
+    /// Where tasks are kept.
+    Store in "store" {
+        /// `sqlite`, `memory`, or the URL of a PostgreSQL database (`postgres://user@host/name`). A value
+        /// `env:NAME` or `file:PATH` is read from there.
+        url: String = "sqlite", since "0.1.0";
+        /// The SQLite file; without it, `longhaul.db` in the state folder.
+        path: Option<PathBuf> = "", since "0.1.0";
+        /// Accept a SQLite file on a network file system, where its locks may not hold.
+        allow_network_file_system: bool = "false", since "0.1.0";
+        /// How long the store may be out of reach before requests are refused.
+        unreadable_after: Span = "10s" in 1000..=600000, since "0.1.0";
+    }
+}
+
+section! {
+    /// What tools may send.
+    Limits in "limits" {
+        /// The largest result that is kept in the task's row; more is spilled to a file.
+        result_max: Bytes = "8MiB" in 4096..=67108864, since "0.1.0";
+        /// The most output of one attempt that is kept at all; the rest is dropped, and the result says so.
+        output_max: Bytes = "64MiB" in 4096..=1073741824, since "0.1.0";
+        /// How much of a failed command's last stderr its result shows.
+        stderr_tail: Bytes = "4KiB" in 0..=65536, since "0.1.0";
+        /// The largest question, its form included.
+        question_max: Bytes = "64KiB" in 1024..=65536, since "0.1.0";
+        /// The most questions that one attempt may ask in all.
+        asks_max: u32 = "1000" in 1..=10000, since "0.1.0";
+        /// The most files that one result may name.
+        files_max: u32 = "100" in 1..=10000, since "0.1.0";
+        /// The largest file that is embedded in a result; a larger one is only named.
+        file_max: Bytes = "1MiB" in 0..=8388608, since "0.1.0";
+    }
+}
