@@ -68,7 +68,7 @@ fn deny() -> Outcome {
         return missing("cargo-deny");
     }
     Program::cargo()
-        .args(["deny", "--offline", "check", "bans", "licenses", "sources"])
+        .args(["deny", "check", "bans", "licenses", "sources"])
         .run()
 }
 
