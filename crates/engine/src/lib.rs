@@ -10,6 +10,7 @@ pub mod tool;
 pub mod transact;
 pub mod watch;
 
+mod attempts;
 mod engine;
 mod options;
 mod sweeper;

@@ -62,6 +62,10 @@ pub struct Options {
     /// How long a tool may take to end after it was told to stop. After that its future is dropped, and the stop
     /// is reported as unconfirmed.
     pub stop_wait_max: Duration,
+    /// How long a fenced process waits for what it runs to end.
+    pub fence_wait_max: Duration,
+    /// How long the end of a drain waits for what it stopped.
+    pub shutdown_wait_max: Duration,
 }
 
 impl Options {
@@ -89,6 +93,8 @@ impl Options {
             report_backoff_min: Duration::from_millis(50),
             report_backoff_max: Duration::from_secs(5),
             stop_wait_max: Duration::from_secs(60),
+            fence_wait_max: Duration::from_secs(3),
+            shutdown_wait_max: Duration::from_secs(10),
         }
     }
 }
