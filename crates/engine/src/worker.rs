@@ -170,18 +170,27 @@ impl Drop for Driver {
 
 impl Driver {
     async fn drive(self) {
-        let Some(mut call) = self.claim().await else {
+        let Some(Claim { mut call, owes }) = self.claim().await else {
             return;
         };
-        let late_start = longhaul_core::fault!("begins-before-the-start-is-committed");
-        if !late_start && !self.start(&mut call).await {
-            return;
+        match owes {
+            Owes::Start if longhaul_core::fault!("begins-before-the-start-is-committed") => {
+                let worked = self.work(call.clone()).await;
+                self.start(&mut call).await;
+                self.report(worked).await;
+            }
+            Owes::Start => {
+                if self.start(&mut call).await {
+                    let worked = self.work(call).await;
+                    self.report(worked).await;
+                }
+            }
+            Owes::Stop => {
+                self.entry.order(Order::End);
+                let worked = self.work(call).await;
+                self.report(worked).await;
+            }
         }
-        let worked = self.work(call.clone()).await;
-        if late_start {
-            self.start(&mut call).await;
-        }
-        self.report(worked).await;
     }
 
     /// T1, T24. `None` when another runner was quicker, or the task ended meanwhile.
