@@ -30,6 +30,7 @@ mod order;
 mod output;
 mod resolve;
 pub mod shim;
+mod streams;
 mod sweep;
 mod tree;
 
@@ -102,7 +103,10 @@ pub struct Spec {
 
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spec").field("program", &self.program).field("cwd", &self.cwd).finish_non_exhaustive()
+        f.debug_struct("Spec")
+            .field("program", &self.program)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
     }
 }
 

@@ -33,6 +33,9 @@ fn duplicate(number: u16) -> io::Result<OwnedFd> {
 
 #[cfg(not(target_os = "linux"))]
 fn duplicate(number: u16) -> io::Result<OwnedFd> {
-    let file = std::fs::File::options().read(true).write(true).open(format!("/dev/fd/{number}"))?;
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(format!("/dev/fd/{number}"))?;
     Ok(file.into())
 }

@@ -21,11 +21,17 @@ pub struct Identity {
 /// When `/proc` cannot be read.
 #[cfg(target_os = "linux")]
 pub fn identity() -> io::Result<Identity> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned();
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let entry = super::tree::read(pid)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this process is not in /proc"))?;
-    Ok(Identity { boot, pid, started: entry.started })
+    Ok(Identity {
+        boot,
+        pid,
+        started: entry.started,
+    })
 }
 
 /// This process. Without `/proc` the boot and the start time are not known, and sweeps confirm nothing.
@@ -34,7 +40,11 @@ pub fn identity() -> io::Result<Identity> {
 /// None on this platform.
 #[cfg(not(target_os = "linux"))]
 pub fn identity() -> io::Result<Identity> {
-    Ok(Identity { boot: String::new(), pid: rustix::process::getpid().as_raw_nonzero().get(), started: 0 })
+    Ok(Identity {
+        boot: String::new(),
+        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        started: 0,
+    })
 }
 
 /// Makes this process the parent of whatever a killed shim leaves behind. Call once, before the first

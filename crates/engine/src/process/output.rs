@@ -56,18 +56,28 @@ pub(super) struct Collector {
 
 impl Collector {
     pub(super) fn new(output_max: usize, spill_max: u64, path: PathBuf) -> Collector {
-        Collector { output: Output::default(), output_max, spill_max, file: None, path }
+        Collector {
+            output: Output::default(),
+            output_max,
+            spill_max,
+            file: None,
+            path,
+        }
     }
 
     pub(super) async fn push(&mut self, chunk: &[u8]) {
         let room = self.output_max - self.output.bytes.len();
         let had = self.output.total;
         self.output.total += chunk.len() as u64;
-        self.output.bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        self.output
+            .bytes
+            .extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() <= room {
             return;
         }
-        let kept = usize::try_from(self.spill_max.saturating_sub(had)).unwrap_or(usize::MAX).min(chunk.len());
+        let kept = usize::try_from(self.spill_max.saturating_sub(had))
+            .unwrap_or(usize::MAX)
+            .min(chunk.len());
         let written = if self.output.dropped > 0 || kept <= room {
             kept.min(room)
         } else {
@@ -91,9 +101,15 @@ impl Collector {
         let file = match &mut self.file {
             Some(file) => file,
             None => {
-                let mut file =
-                    File::options().write(true).create_new(true).mode(0o600).open(&self.path).await?;
-                self.output.spilled = Some(Spill { path: self.path.clone() });
+                let mut file = File::options()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&self.path)
+                    .await?;
+                self.output.spilled = Some(Spill {
+                    path: self.path.clone(),
+                });
                 let before = self.output.bytes.len() - room;
                 file.write_all(&self.output.bytes[..before]).await?;
                 self.file.insert(file)
@@ -121,7 +137,11 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) fn new(max: usize) -> Tail {
-        Tail { bytes: VecDeque::new(), max, total: 0 }
+        Tail {
+            bytes: VecDeque::new(),
+            max,
+            total: 0,
+        }
     }
 
     pub(super) fn push(&mut self, chunk: &[u8]) {
@@ -153,7 +173,10 @@ pub(super) struct Cutter {
 impl Cutter {
     /// `max` below 1 counts as 1.
     pub(super) fn new(max: usize) -> Cutter {
-        Cutter { held: Vec::new(), max: max.max(1) }
+        Cutter {
+            held: Vec::new(),
+            max: max.max(1),
+        }
     }
 
     /// Takes the front of `chunk`, as much as makes one piece; `None` when the chunk is used up.
@@ -168,11 +191,17 @@ impl Cutter {
         self.held.extend_from_slice(front);
         *chunk = &rest[skipped..];
         // A full buffer is told only when more of the line is there, so that a line of exactly `max` is whole.
-        (whole || !chunk.is_empty()).then(|| Piece { bytes: std::mem::take(&mut self.held), more: !whole })
+        (whole || !chunk.is_empty()).then(|| Piece {
+            bytes: std::mem::take(&mut self.held),
+            more: !whole,
+        })
     }
 
     /// What is left at the end of the stream.
     pub(super) fn last(&mut self) -> Option<Piece> {
-        (!self.held.is_empty()).then(|| Piece { bytes: std::mem::take(&mut self.held), more: false })
+        (!self.held.is_empty()).then(|| Piece {
+            bytes: std::mem::take(&mut self.held),
+            more: false,
+        })
     }
 }

@@ -92,7 +92,10 @@ pub enum Unstartable {
 
 fn hint(elsewhere: Option<&Path>) -> String {
     match elsewhere {
-        Some(found) => format!("; there is `{}`: write the full path, or add its directory to PATH", found.display()),
+        Some(found) => format!(
+            "; there is `{}`: write the full path, or add its directory to PATH",
+            found.display()
+        ),
         None => "; install it, write the full path, or add its directory to PATH".to_owned(),
     }
 }
@@ -108,8 +111,13 @@ pub fn resolve(program: &OsStr, path: &OsStr, cwd: &Path) -> Result<PathBuf, Uns
         return Err(Unstartable::Empty);
     }
     if program.as_bytes().contains(&b'/') {
-        return check(&cwd.join(program))
-            .unwrap_or_else(|| Err(Unstartable::NotFound { program: program.into(), path: OsString::new(), elsewhere: None }));
+        return check(&cwd.join(program)).unwrap_or_else(|| {
+            Err(Unstartable::NotFound {
+                program: program.into(),
+                path: OsString::new(),
+                elsewhere: None,
+            })
+        });
     }
     let mut refused = None;
     for directory in std::env::split_paths(path).filter(|directory| !directory.as_os_str().is_empty()) {
@@ -132,22 +140,48 @@ pub(super) fn check(file: &Path) -> Option<Result<PathBuf, Unstartable>> {
     if metadata.is_file() && access(file, Access::EXEC_OK).is_ok() {
         Some(Ok(file.to_owned()))
     } else {
-        Some(Err(Unstartable::NotExecutable { program: file.to_owned() }))
+        Some(Err(Unstartable::NotExecutable {
+            program: file.to_owned(),
+        }))
     }
 }
 
 /// Clients that are started from a desktop often pass a bare PATH; these are where package managers put things.
 fn elsewhere(program: &OsStr) -> Option<PathBuf> {
-    const IN_HOME: [&str; 7] =
-        [".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin", ".asdf/shims", ".local/share/mise/shims"];
+    const IN_HOME: [&str; 7] = [
+        ".local/bin",
+        ".cargo/bin",
+        ".volta/bin",
+        ".bun/bin",
+        ".deno/bin",
+        ".asdf/shims",
+        ".local/share/mise/shims",
+    ];
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let fixed = ["/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/snap/bin"].map(PathBuf::from);
-    let in_home = home.iter().flat_map(|home| IN_HOME.map(|directory| home.join(directory)));
+    let fixed = [
+        "/usr/local/bin",
+        "/usr/bin",
+        "/bin",
+        "/opt/homebrew/bin",
+        "/snap/bin",
+    ]
+    .map(PathBuf::from);
+    let in_home = home
+        .iter()
+        .flat_map(|home| IN_HOME.map(|directory| home.join(directory)));
     let in_nvm = home.iter().flat_map(|home| {
-        let versions = home.join(".nvm/versions/node").read_dir().into_iter().flatten().take(100);
+        let versions = home
+            .join(".nvm/versions/node")
+            .read_dir()
+            .into_iter()
+            .flatten()
+            .take(100);
         versions.flatten().map(|version| version.path().join("bin"))
     });
-    fixed.into_iter().chain(in_home).chain(in_nvm).map(|directory| directory.join(program)).find(|file| {
-        matches!(check(file), Some(Ok(_)))
-    })
+    fixed
+        .into_iter()
+        .chain(in_home)
+        .chain(in_nvm)
+        .map(|directory| directory.join(program))
+        .find(|file| matches!(check(file), Some(Ok(_))))
 }

@@ -3,12 +3,12 @@
 //! Called by the shim for its own descendants and by the sweep for a dead runner's. It never waits for a process
 //! to be reaped; that is the caller's, who alone knows which are its children.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    os::unix::ffi::OsStrExt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::process::{Pid, Signal};
+
+/// How often the tree is read again, while it is being frozen, in search of processes born meanwhile.
+const FREEZE_ROUNDS: u32 = 16;
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,28 +23,68 @@ pub(super) struct Entry {
 }
 
 /// Every process that can be seen.
+#[cfg(target_os = "linux")]
 pub(super) fn all() -> Vec<Entry> {
-    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| name.to_str()?.parse().ok()).filter_map(read).collect()
+    let names = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
+    names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .filter_map(read)
+        .collect()
 }
 
 /// One process, if it is there.
+#[cfg(target_os = "linux")]
 pub(super) fn read(pid: i32) -> Option<Entry> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses and may hold any byte, a parenthesis too: the fields begin after the last one.
     let after = stat.iter().rposition(|byte| *byte == b')')? + 2;
     let fields: Vec<&str> = std::str::from_utf8(stat.get(after..)?).ok()?.split(' ').collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let field = |number: usize| fields.get(number - 3).copied();
     Some(Entry {
         pid,
-        started: number(22)?,
-        parent: i32::try_from(number(4)?).ok()?,
-        session: i32::try_from(number(6)?).ok()?,
-        ended: matches!(*fields.first()?, "Z" | "X"),
+        started: field(22)?.parse().ok()?,
+        parent: field(4)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
+        ended: matches!(field(3)?, "Z" | "X"),
     })
 }
 
-/// The descendants of `roots` among `entries`, the roots not included, parents before children.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn all() -> Vec<Entry> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the shim, which alone comes here, is what starts processes"
+    )]
+    let listing = std::process::Command::new("/bin/ps")
+        .args(["-axo", "pid=,ppid=,sess=,stat=,comm="])
+        .output();
+    let text = listing
+        .map(|listing| String::from_utf8_lossy(&listing.stdout).into_owned())
+        .unwrap_or_default();
+    text.lines().filter_map(line).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn line(line: &str) -> Option<Entry> {
+    let mut words = line.split_whitespace();
+    let pid = words.next()?.parse().ok()?;
+    let parent = words.next()?.parse().ok()?;
+    let session = words.next()?.parse().unwrap_or(0);
+    let ended = words.next()?.starts_with('Z');
+    (words.next()? != "/bin/ps").then_some(Entry {
+        pid,
+        started: 0,
+        parent,
+        session,
+        ended,
+    })
+}
+
+/// The descendants of `roots` among `entries`, the roots not included.
 pub(super) fn descendants(entries: &[Entry], roots: impl IntoIterator<Item = i32>) -> Vec<Entry> {
     let mut children: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
     for entry in entries {
@@ -64,10 +104,81 @@ pub(super) fn descendants(entries: &[Entry], roots: impl IntoIterator<Item = i32
     found
 }
 
-/// The environment with which the process was started holds this variable with this value. False for another
-/// user's process, which cannot be read.
+/// Sends the signal to exactly this process; a process that has its number by now gets nothing.
+#[cfg(target_os = "linux")]
+pub(super) fn send(entry: Entry, signal: Signal) {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+
+    let Some(pid) = Pid::from_raw(entry.pid) else {
+        return;
+    };
+    // A process that has gone needs no signal, and one that may not be reached is found alive in the next round.
+    let _unreached = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) if is_still(entry) => pidfd_send_signal(handle, signal),
+        Err(rustix::io::Errno::NOSYS) if is_still(entry) => rustix::process::kill_process(pid, signal),
+        Ok(_) | Err(_) => Ok(()),
+    };
+}
+
+#[cfg(target_os = "linux")]
+fn is_still(entry: Entry) -> bool {
+    read(entry.pid).is_some_and(|now| now.started == entry.started)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn send(entry: Entry, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(entry.pid) {
+        let _unreached = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Kills all that `find` sees. They are frozen first, so that none gives birth between the look and the kill.
+/// Returns those that were alive.
+pub(super) fn kill(find: impl Fn() -> Vec<Entry>) -> Vec<Entry> {
+    let mut frozen: BTreeSet<(i32, u64)> = BTreeSet::new();
+    let mut alive: Vec<Entry> = Vec::new();
+    for _ in 0..FREEZE_ROUNDS {
+        alive = find().into_iter().filter(|entry| !entry.ended).collect();
+        let fresh: Vec<Entry> = alive
+            .iter()
+            .copied()
+            .filter(|entry| frozen.insert((entry.pid, entry.started)))
+            .collect();
+        if fresh.is_empty() {
+            break;
+        }
+        fresh.into_iter().for_each(|entry| send(entry, Signal::STOP));
+    }
+    alive.iter().for_each(|entry| send(*entry, Signal::KILL));
+    alive
+}
+
+/// The memory that these processes hold and do not share with files, in bytes, swapped out or not.
+#[cfg(target_os = "linux")]
+pub(super) fn memory(entries: &[Entry]) -> u64 {
+    let of_one = |entry: &Entry| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", entry.pid)).unwrap_or_default();
+        let lines = status.lines().filter_map(|line| line.split_once(':'));
+        let counted = lines.filter(|(name, _)| matches!(*name, "RssAnon" | "RssShmem" | "VmSwap"));
+        counted
+            .filter_map(|(_, value)| value.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+            .sum::<u64>()
+            * 1024
+    };
+    entries.iter().map(of_one).sum()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn memory(_entries: &[Entry]) -> u64 {
+    0
+}
+
+/// The process was started with this variable in its environment. False for one that cannot be read.
 pub(super) fn is_marked(pid: i32, name: &str, value: &str) -> bool {
     let wanted = format!("{name}={value}");
-    std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()))
+    std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+        environ
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == wanted.as_bytes())
+    })
 }
