@@ -3,10 +3,19 @@
 //! Both generations read and write frames through this module. It never builds a tree of a payload: what was
 //! scanned is what is relayed (E-2). It says nothing about MCP.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
+
+use crate::{
+    malformed::{Malformed, Rule},
+    request::RequestId,
+    scan::Scanned,
+};
 
 /// One JSON value as it was written. It keeps order, digits and escapes, and its `Debug` shows the length only:
 /// arguments, answers and results never reach a log.
@@ -31,12 +40,22 @@ impl Raw {
         serde_json::from_slice(bytes).map(Raw)
     }
 
+    /// A string.
+    pub fn string(text: &str) -> Raw {
+        Raw::built(RawName::of(text).0)
+    }
+
     /// `value` as JSON.
     ///
     /// # Errors
     /// `value` has no JSON form (a map whose keys are no strings).
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Raw, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Raw)
+    }
+
+    /// Invariant: `text` is one JSON value.
+    fn built(text: String) -> Raw {
+        Raw(RawValue::from_string(text).expect("built from JSON values"))
     }
 
     /// The value as it was written.
@@ -67,3 +86,218 @@ impl PartialEq for Raw {
 }
 
 impl Eq for Raw {}
+
+/// A member's name as it was written, quotes and escapes included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawName(String);
+
+impl RawName {
+    /// The name without its escapes.
+    pub fn unescaped(&self) -> Cow<'_, str> {
+        let inner = &self.0[1..self.0.len() - 1];
+        if inner.contains('\\') {
+            // Invariant: a `RawName` is made from a JSON string only.
+            serde_json::from_str::<String>(&self.0).map_or(Cow::Borrowed(inner), Cow::Owned)
+        } else {
+            Cow::Borrowed(inner)
+        }
+    }
+
+    fn of(name: &str) -> RawName {
+        RawName(serde_json::Value::from(name).to_string())
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.unescaped() == name
+    }
+}
+
+/// An object: its members in the order and spelling in which they were written (E-2).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Obj(pub Vec<(RawName, Raw)>);
+
+impl Obj {
+    /// The object in `text`.
+    ///
+    /// # Errors
+    /// `text` is no JSON object.
+    pub fn parse(text: &str) -> Result<Obj, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The member called `name`, as it was written.
+    pub fn raw(&self, name: &str) -> Option<&Raw> {
+        self.0
+            .iter()
+            .find(|(own, _)| own.is(name))
+            .map(|(_, value)| value)
+    }
+
+    /// The member called `name` read as a `T`; `None` when it is absent or no `T`.
+    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        self.raw(name).and_then(|value| value.read().ok())
+    }
+
+    /// The member called `name` as an object; `None` when it is absent or no object.
+    pub fn obj(&self, name: &str) -> Option<Obj> {
+        self.get(name)
+    }
+
+    /// Sets the member called `name`: in its place, or at the end when there is none. `value` must have a JSON
+    /// form: no map in it has keys that are no strings.
+    pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
+        let value = Raw::of(value).expect("a member's value has a JSON form");
+        match self.0.iter_mut().find(|(own, _)| own.is(name)) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((RawName::of(name), value)),
+        }
+    }
+
+    /// Removes the member called `name`.
+    pub fn take(&mut self, name: &str) -> Option<Raw> {
+        let at = self.0.iter().position(|(own, _)| own.is(name))?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Changes the member called `name` as an object. An absent member, or one that is no object, begins empty.
+    pub fn edit(&mut self, name: &str, change: impl FnOnce(&mut Obj)) {
+        let mut inner = self.obj(name).unwrap_or_default();
+        change(&mut inner);
+        self.set(name, &inner.to_raw());
+    }
+
+    /// The object as one value.
+    pub fn to_raw(&self) -> Raw {
+        let mut text = String::new();
+        self.write(&mut text);
+        Raw::built(text)
+    }
+
+    /// Appends the object's text to `out`.
+    pub fn write(&self, out: &mut String) {
+        out.push('{');
+        for (index, (name, value)) in self.0.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            out.push_str(&name.0);
+            out.push(':');
+            out.push_str(value.text());
+        }
+        out.push('}');
+    }
+}
+
+impl<'de> Deserialize<'de> for Obj {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Obj, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Obj;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Obj, A::Error> {
+                let mut members = Vec::new();
+                while let Some(name) = map.next_key::<Box<RawValue>>()? {
+                    members.push((RawName(name.get().to_owned()), Raw(map.next_value()?)));
+                }
+                Ok(Obj(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A JSON-RPC frame.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// Wants a reply.
+    Request {
+        /// Echoed in the reply.
+        id: RequestId,
+        /// What is asked.
+        method: String,
+        /// `None` when the frame has no `params`, which is not the same as an empty object.
+        params: Option<Obj>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: String,
+        /// `None` when the frame has no `params`.
+        params: Option<Obj>,
+    },
+    /// The reply to a request of ours.
+    Response {
+        /// The id of our request, unless the sender could not read it.
+        id: Option<RequestId>,
+        /// The result, or the error object.
+        outcome: Result<Raw, Raw>,
+    },
+}
+
+impl Frame {
+    /// Reads a frame. Members that JSON-RPC does not know are ignored.
+    ///
+    /// # Errors
+    /// The shape is none of the three; the id is named when it could be read.
+    pub fn read(scanned: Scanned<'_>) -> Result<Frame, Malformed> {
+        let bad = |id: Option<&RequestId>, rule| {
+            Err(Malformed {
+                id: id.cloned(),
+                rule,
+            })
+        };
+        let text = scanned.text();
+        if text.trim_start().starts_with('[') {
+            return bad(None, Rule::Batch);
+        }
+        let Ok(mut frame) = Obj::parse(text) else {
+            return bad(None, Rule::NotAnObject);
+        };
+        let id = match frame.raw("id").map(request_id) {
+            Some(None) if frame.raw("error").is_none() => return bad(None, Rule::BadId),
+            id => id.flatten(),
+        };
+        if frame.get::<String>("jsonrpc").as_deref() != Some("2.0") {
+            return bad(id.as_ref(), Rule::NotJsonRpc2);
+        }
+        let method = match frame.raw("method").map(Raw::read::<String>) {
+            Some(Ok(method)) => method,
+            Some(Err(_)) => return bad(id.as_ref(), Rule::BadMethod),
+            None => {
+                return match (frame.take("result"), frame.take("error"), &id) {
+                    (Some(result), None, Some(_)) => Ok(Frame::Response {
+                        id,
+                        outcome: Ok(result),
+                    }),
+                    (None, Some(error), _) => Ok(Frame::Response {
+                        id,
+                        outcome: Err(error),
+                    }),
+                    _ => bad(id.as_ref(), Rule::BadMethod),
+                };
+            }
+        };
+        let params = match frame.raw("params").map(Raw::read::<Obj>) {
+            None => None,
+            Some(Ok(params)) => Some(params),
+            Some(Err(_)) => return bad(id.as_ref(), Rule::ParamsNotAnObject),
+        };
+        Ok(match id {
+            Some(id) => Frame::Request { id, method, params },
+            None => Frame::Notification { method, params },
+        })
+    }
+}
+
+/// Reads a string or an integer of up to 39 digits; `None` for anything else (A-1).
+pub(crate) fn request_id(value: &Raw) -> Option<RequestId> {
+    let text = value.text();
+    if text.starts_with('"') {
+        return value.read().ok().map(RequestId::Text);
+    }
+    text.parse().ok().map(RequestId::Integer)
+}

@@ -6,15 +6,23 @@
 //! knows no store.
 #![forbid(unsafe_code)]
 
+pub mod canon;
+pub mod form;
 pub mod frame;
+pub mod header;
+pub mod malformed;
 pub mod meta;
 pub mod reply;
 pub mod request;
 pub mod rpc_error;
+pub mod scan;
+pub mod v2026_07_28;
 
 mod hygiene;
+mod token;
 
 pub use hygiene::clean;
+pub use malformed::Malformed;
 pub use reply::{Push, Reply, TaskView, Tool};
 pub use request::{Client, Incoming, Message, Notice, Request, RequestId};
 pub use rpc_error::RpcError;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use longhaul_core::QuestionKey;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::frame::Raw;
 
@@ -48,13 +48,22 @@ pub enum Notice {
 }
 
 /// A JSON-RPC request id: a string or an integer, never null.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestId {
     /// A string.
     Text(String),
     /// An integer.
     Integer(i128),
+}
+
+impl Serialize for RequestId {
+    /// The same JSON type as it came with.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RequestId::Text(text) => serializer.serialize_str(text),
+            RequestId::Integer(number) => serializer.serialize_i128(*number),
+        }
+    }
 }
 
 impl fmt::Display for RequestId {

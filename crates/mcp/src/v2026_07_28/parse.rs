@@ -1,0 +1,325 @@
+//! Frame to request. The checks stand in the order of wire B.3, so that a frame that breaks several rules is
+//! always refused for the same one; ownership and state are the caller's, after all of these.
+
+use super::{SUPPORTED, VERSION};
+use crate::{
+    canon, clean,
+    frame::{Frame, Obj, Raw, request_id},
+    header::{Headers, Mirror},
+    malformed::{Malformed, Rule},
+    meta::{self, Generation, Meta},
+    request::{CallTool, Filter, Incoming, Message, Notice, Request, RequestId, Response},
+    scan::{self, Limits},
+};
+
+/// What is offered, as far as the form of a frame depends on it.
+#[derive(Clone, Copy)]
+pub struct Offer<'a> {
+    /// The methods of tasks are served. (A server that gives out no new tasks may still serve its open ones.)
+    pub tasks: bool,
+    /// Refuse a request about a task that lacks its `Mcp-Name`, instead of serving it.
+    pub strict_headers: bool,
+    /// For the scan.
+    pub limits: Limits,
+    /// The rules of the tool of this name; `None` when there is no such tool, which is not judged here.
+    pub tool: &'a dyn Fn(&str) -> Option<&'a ToolRule>,
+}
+
+/// What a tool demands of the frame that calls it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolRule {
+    /// The arguments that headers mirror.
+    pub mirrors: Vec<Mirror>,
+    /// A call always becomes a task, so the client must take tasks (C-5).
+    pub requires_task: bool,
+}
+
+/// Reads one frame. `headers` are those of its HTTP request; `None` on stdio, where there are none.
+///
+/// # Errors
+/// The first rule that the frame breaks.
+pub fn parse(headers: Option<&Headers>, body: &[u8], offer: &Offer<'_>) -> Result<Message, Malformed> {
+    let scanned =
+        scan::frame(body, &offer.limits).map_err(|refused| Malformed::anonymous(Rule::Scan(refused)))?;
+    let frame = Frame::read(scanned)?;
+    let generation = meta::generation(headers, &frame, VERSION);
+    match frame {
+        Frame::Response { .. } => Err(Malformed::anonymous(Rule::UnexpectedResponse)),
+        Frame::Notification { method, params } => Ok(Message::Notice(notice(&method, params.as_ref()))),
+        Frame::Request { id, method, params } => {
+            let request = match generation {
+                Generation::Stateless | Generation::Unsaid => Reader {
+                    headers,
+                    offer,
+                    method: &method,
+                    params: params.as_ref(),
+                }
+                .read(id.clone()),
+                Generation::SessionOpen | Generation::Session => Err(other_generation(params.as_ref())),
+            };
+            match request {
+                Ok(incoming) => Ok(Message::Request(Box::new(incoming))),
+                Err(rule) => Err(Malformed { id: Some(id), rule }),
+            }
+        }
+    }
+}
+
+/// B-15: who opens the older generation is told what is served.
+fn other_generation(params: Option<&Obj>) -> Rule {
+    let requested = params.and_then(|params| params.get::<String>("protocolVersion"));
+    Rule::OtherGeneration {
+        supported: SUPPORTED,
+        requested: requested.map(|text| clean(&text, 100)),
+    }
+}
+
+/// B-34, B-61: a malformed cancellation is ignored like one of a finished request.
+fn notice(method: &str, params: Option<&Obj>) -> Notice {
+    if method != "notifications/cancelled" {
+        return Notice::Ignored;
+    }
+    let request = params
+        .and_then(|params| params.raw("requestId"))
+        .and_then(request_id);
+    match request {
+        Some(request) => Notice::Cancelled {
+            request,
+            reason: params.and_then(|params| params.get("reason")),
+        },
+        None => Notice::Ignored,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Discover,
+    ListTools,
+    CallTool,
+    GetTask,
+    UpdateTask,
+    CancelTask,
+    Listen,
+}
+
+impl Method {
+    fn named(name: &str, offer: &Offer<'_>) -> Option<Method> {
+        match name {
+            "server/discover" => Some(Method::Discover),
+            "tools/list" => Some(Method::ListTools),
+            "tools/call" => Some(Method::CallTool),
+            "subscriptions/listen" => Some(Method::Listen),
+            "tasks/get" if offer.tasks => Some(Method::GetTask),
+            "tasks/update" if offer.tasks => Some(Method::UpdateTask),
+            "tasks/cancel" if offer.tasks => Some(Method::CancelTask),
+            _ => None,
+        }
+    }
+}
+
+struct Reader<'a, 'o> {
+    headers: Option<&'a Headers>,
+    offer: &'a Offer<'o>,
+    method: &'a str,
+    params: Option<&'a Obj>,
+}
+
+impl Reader<'_, '_> {
+    fn read(&self, id: RequestId) -> Result<Incoming, Rule> {
+        let meta = Meta::read(self.params)?;
+        if let Some(headers) = self.headers {
+            headers.must_say("mcp-protocol-version", &meta.version)?;
+            headers.must_say("mcp-method", self.method)?;
+        }
+        if !SUPPORTED.contains(&meta.version.as_str()) {
+            let requested = clean(&meta.version, 100);
+            return Err(Rule::UnsupportedVersion {
+                supported: SUPPORTED,
+                requested,
+            });
+        }
+        let method =
+            Method::named(self.method, self.offer).ok_or_else(|| Rule::method_not_found(self.method))?;
+        let name_header_missing = self.check_name_header(method)?;
+        self.check_mirrors(method)?;
+        self.check_capability(method, &meta)?;
+        let request = self.request(method, &meta)?;
+        Ok(Incoming {
+            id,
+            client: meta.client()?,
+            request,
+            name_header_missing,
+        })
+    }
+
+    fn param(&self, member: &str) -> Option<&Raw> {
+        self.params.and_then(|params| params.raw(member))
+    }
+
+    fn text(&self, member: &'static str) -> Result<String, Rule> {
+        let text = self.param(member).and_then(|value| value.read().ok());
+        text.ok_or(Rule::ParamInvalid {
+            member,
+            must_be: "a string",
+        })
+    }
+
+    /// B-21, C-46. True when the header is absent where that is let pass.
+    fn check_name_header(&self, method: Method) -> Result<bool, Rule> {
+        let (member, is_lenient) = match method {
+            Method::CallTool => ("name", false),
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
+                ("taskId", !self.offer.strict_headers)
+            }
+            Method::Discover | Method::ListTools | Method::Listen => return Ok(false),
+        };
+        let Some(headers) = self.headers else {
+            return Ok(false);
+        };
+        // A body without the name is refused with the other parameters.
+        let Ok(body) = self.text(member) else {
+            return Ok(false);
+        };
+        match headers.must_say("mcp-name", &body) {
+            Ok(()) => Ok(false),
+            Err(Rule::HeaderMissing { .. }) if is_lenient => Ok(true),
+            Err(rule) => Err(rule),
+        }
+    }
+
+    fn tool_rule(&self, method: Method) -> Option<&ToolRule> {
+        if method != Method::CallTool {
+            return None;
+        }
+        (self.offer.tool)(&self.text("name").ok()?)
+    }
+
+    fn check_mirrors(&self, method: Method) -> Result<(), Rule> {
+        let (Some(headers), Some(tool)) = (self.headers, self.tool_rule(method)) else {
+            return Ok(());
+        };
+        tool.mirrors
+            .iter()
+            .try_for_each(|mirror| mirror.check(headers, self.param("arguments")))
+    }
+
+    /// K-9: before any look-up, so an undeclared client learns nothing about ids.
+    fn check_capability(&self, method: Method, meta: &Meta) -> Result<(), Rule> {
+        let needs_tasks = match method {
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => true,
+            Method::CallTool => self.tool_rule(method).is_some_and(|tool| tool.requires_task),
+            Method::Listen => self.offer.tasks && self.asks_for_tasks(),
+            Method::Discover | Method::ListTools => false,
+        };
+        if needs_tasks && !meta.declares_tasks() {
+            Err(Rule::NeedsTasks)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn asks_for_tasks(&self) -> bool {
+        let filter = self.params.and_then(|params| params.obj("notifications"));
+        filter.is_some_and(|filter| filter.raw("taskIds").is_some())
+    }
+
+    fn request(&self, method: Method, meta: &Meta) -> Result<Request, Rule> {
+        match method {
+            Method::Discover => Ok(Request::Discover),
+            Method::ListTools => {
+                let cursor = self.param("cursor").map(|_| self.text("cursor")).transpose()?;
+                Ok(Request::ListTools { cursor })
+            }
+            Method::CallTool => self.call(meta).map(Request::CallTool),
+            Method::GetTask => Ok(Request::GetTask {
+                task: self.text("taskId")?,
+            }),
+            Method::UpdateTask => {
+                let task = self.text("taskId")?;
+                let responses = self.responses()?.ok_or(BAD_RESPONSES)?;
+                Ok(Request::UpdateTask { task, responses })
+            }
+            Method::CancelTask => Ok(Request::CancelTask {
+                task: self.text("taskId")?,
+            }),
+            Method::Listen => self.filter().map(Request::Listen),
+        }
+    }
+
+    fn call(&self, meta: &Meta) -> Result<CallTool, Rule> {
+        let arguments = self.param("arguments");
+        if let Some(arguments) = arguments {
+            if !arguments.text().starts_with('{') {
+                return Err(Rule::ParamInvalid {
+                    member: "arguments",
+                    must_be: "an object",
+                });
+            }
+            canon::check_finite(arguments).map_err(|bad| Rule::NotFinite {
+                path: clean(&bad.path, 200),
+            })?;
+        }
+        Ok(CallTool {
+            name: self.text("name")?,
+            arguments: arguments.cloned(),
+            responses: self.responses()?.unwrap_or_default(),
+            request_state: self
+                .param("requestState")
+                .map(|_| self.text("requestState"))
+                .transpose()?,
+            idempotency_key: meta.idempotency_key()?,
+            metadata: meta.metadata()?,
+            progress_token: meta.progress_token()?,
+            log_level: meta.log_level()?,
+            related_tasks: meta.related_tasks(),
+        })
+    }
+
+    fn responses(&self) -> Result<Option<Vec<Response>>, Rule> {
+        let Some(map) = self.param("inputResponses") else {
+            return Ok(None);
+        };
+        let map: Obj = map.read().map_err(|_| BAD_RESPONSES)?;
+        let responses = map.0.into_iter().map(|(name, body)| {
+            if !body.text().starts_with('{') {
+                return Err(BAD_RESPONSES);
+            }
+            Ok(Response {
+                key: name.unescaped().into_owned(),
+                body,
+            })
+        });
+        responses.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// B-45. Kinds that are not offered are left out here, and so from the acknowledgement (B-46).
+    fn filter(&self) -> Result<Filter, Rule> {
+        let bad = |must_be| Rule::ParamInvalid {
+            member: "notifications",
+            must_be,
+        };
+        let asked = self
+            .params
+            .and_then(|params| params.obj("notifications"))
+            .ok_or(bad("an object"))?;
+        let tools = match asked.raw("toolsListChanged").map(Raw::read::<bool>) {
+            None => false,
+            Some(Ok(wanted)) => wanted,
+            Some(Err(_)) => return Err(bad("an object whose `toolsListChanged` is a boolean")),
+        };
+        let tasks = match asked.raw("taskIds").map(Raw::read::<Vec<String>>) {
+            None => None,
+            Some(Ok(ids)) => Some(ids).filter(|_| self.offer.tasks),
+            Some(Err(_)) => return Err(bad("an object whose `taskIds` are strings")),
+        };
+        Ok(Filter {
+            tools_list_changed: tools,
+            tasks,
+        })
+    }
+}
+
+const BAD_RESPONSES: Rule = Rule::ParamInvalid {
+    member: "inputResponses",
+    must_be: "an object of objects",
+};
