@@ -22,6 +22,7 @@ use tracing::{error, warn};
 use crate::{
     attempts::{Attempts, Order},
     clock,
+    notes::{Board, Notes},
     options::Options,
     sweeper,
     tool::Tools,
@@ -60,6 +61,7 @@ impl Engine {
             options,
             tools,
             hub: Arc::default(),
+            notes: Board::default(),
             attempts: Attempts::default(),
             work: Notify::new(),
             stage: watch::Sender::new(Stage::Working),
@@ -117,6 +119,11 @@ impl Engine {
     /// longer there. Listens from the moment of the call, not of the first poll.
     pub fn changed(&self, id: TaskId, after_version: u64) -> impl Future<Output = u64> + Send + 'static {
         self.inner.changed(id, after_version)
+    }
+
+    /// The notes of a task from now on, as its work makes them in this process.
+    pub fn notes(&self, id: TaskId) -> Notes {
+        self.inner.notes.follow(id)
     }
 
     /// A watcher that follows nothing yet.
@@ -200,6 +207,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) tools: Arc<dyn Tools>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) notes: Board,
     pub(crate) attempts: Attempts,
     /// There may be something to claim.
     pub(crate) work: Notify,

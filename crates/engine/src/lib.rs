@@ -5,6 +5,7 @@
 //! may do what.
 
 pub mod clock;
+pub mod notes;
 pub mod process;
 pub mod tool;
 pub mod transact;

@@ -787,6 +787,7 @@ impl Attempt for Live {
             );
             return;
         }
+        self.inner.notes.tell(self.entry.id, &note);
         self.entry.note(note);
     }
 

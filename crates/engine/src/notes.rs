@@ -1,0 +1,82 @@
+//! Notes as they come, for whoever is on the line: the stream of a call shows each step of its progress, while
+//! the store keeps at most one note a second (T4).
+//!
+//! Nothing depends on it: a follower that is too slow misses notes, and so does one in another process.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use longhaul_core::TaskId;
+use tokio::sync::broadcast::{self, error::TryRecvError};
+
+/// How many notes a follower may be behind before it misses some.
+const BEHIND_MAX: usize = 64;
+
+/// Who follows which task's notes in this process.
+#[derive(Clone, Default)]
+pub(crate) struct Board {
+    lines: Arc<Mutex<BTreeMap<TaskId, broadcast::Sender<Arc<[u8]>>>>>,
+}
+
+/// The notes of one task, from the moment that it was followed.
+pub struct Notes {
+    board: Board,
+    id: TaskId,
+    line: Option<broadcast::Receiver<Arc<[u8]>>>,
+}
+
+impl Board {
+    pub(crate) fn follow(&self, id: TaskId) -> Notes {
+        let line = self.lock().entry(id).or_insert_with(|| broadcast::Sender::new(BEHIND_MAX)).subscribe();
+        Notes { board: self.clone(), id, line: Some(line) }
+    }
+
+    pub(crate) fn tell(&self, id: TaskId, note: &[u8]) {
+        if let Some(line) = self.lock().get(&id) {
+            // Nobody may be listening any more.
+            let _ = line.send(note.into());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, broadcast::Sender<Arc<[u8]>>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Notes {
+    /// The next note. Waits for ever when there is none; safe to drop and call again.
+    pub async fn next(&mut self) -> Arc<[u8]> {
+        loop {
+            let Some(line) = &mut self.line else { return std::future::pending().await };
+            match line.recv().await {
+                Ok(note) => return note,
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => self.line = None,
+            }
+        }
+    }
+
+    /// A note that is already there.
+    pub fn try_next(&mut self) -> Option<Arc<[u8]>> {
+        loop {
+            match self.line.as_mut()?.try_recv() {
+                Ok(note) => return Some(note),
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Closed) => self.line = None,
+            }
+        }
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        self.line = None;
+        let mut lines = self.board.lock();
+        if lines.get(&self.id).is_some_and(|line| line.receiver_count() == 0) {
+            lines.remove(&self.id);
+        }
+    }
+}
