@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     Outcome, no_arguments,
-    workspace::{items, metadata, text},
+    workspace::{items, metadata, read, text},
 };
 
 /// Each crate of ours and the crates of ours that it may import.
@@ -80,13 +80,18 @@ const IO: &[&str] = &[
     "tokio-postgres",
 ];
 
+/// Why each library is there.
+const REASONS: &str = "docs/decisions/dependencies.md";
+
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     no_arguments("layers", arguments)?;
     let metadata = metadata(true)?;
     let mut wrong = Vec::new();
     let mut arrows = 0;
+    let reasons = read(REASONS)?;
     for package in members(&metadata) {
         arrows += check_imports(package, &mut wrong);
+        check_reasons(package, &reasons, &mut wrong);
     }
     for (name, banned) in PURE {
         check_tree(&metadata, name, banned, &mut wrong);
@@ -128,6 +133,20 @@ fn check_imports(package: &Value, wrong: &mut Vec<String>) -> usize {
         }
     }
     arrows
+}
+
+/// Every library of somebody else has a row that says why it is there.
+fn check_reasons(package: &Value, reasons: &str, wrong: &mut Vec<String>) {
+    for import in items(&package["dependencies"]) {
+        let imported = text(&import["name"]);
+        let ours = OURS.iter().any(|(crate_name, _)| *crate_name == imported);
+        if !ours && !reasons.contains(&format!("\n| `{imported}` |")) {
+            wrong.push(format!(
+                "`{imported}` of `{}` has no row in {REASONS}",
+                text(&package["name"])
+            ));
+        }
+    }
 }
 
 /// Looks for banned libraries in the whole tree of one of our crates, development dependencies left out.
