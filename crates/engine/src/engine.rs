@@ -165,6 +165,17 @@ impl Engine {
         }
     }
 
+    /// Resolves when this process takes no new work any more: it drains, or was fenced.
+    pub async fn draining(&self) {
+        // The sender lives as long as this borrow, so the wait cannot fail.
+        let _ = self
+            .inner
+            .stage
+            .subscribe()
+            .wait_for(|stage| *stage >= Stage::Draining)
+            .await;
+    }
+
     /// What this process runs at the moment.
     pub fn load(&self) -> Load {
         let (running, waiting) = self.inner.attempts.count(self.inner.options.waiting_max);

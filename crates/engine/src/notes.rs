@@ -17,39 +17,49 @@ const BEHIND_MAX: usize = 64;
 /// Who follows which task's notes in this process.
 #[derive(Clone, Default)]
 pub(crate) struct Board {
-    lines: Arc<Mutex<BTreeMap<TaskId, broadcast::Sender<Arc<[u8]>>>>>,
+    lines: Arc<Mutex<BTreeMap<TaskId, broadcast::Sender<Vec<u8>>>>>,
 }
 
 /// The notes of one task, from the moment that it was followed.
 pub struct Notes {
     board: Board,
     id: TaskId,
-    line: Option<broadcast::Receiver<Arc<[u8]>>>,
+    line: Option<broadcast::Receiver<Vec<u8>>>,
 }
 
 impl Board {
     pub(crate) fn follow(&self, id: TaskId) -> Notes {
-        let line = self.lock().entry(id).or_insert_with(|| broadcast::Sender::new(BEHIND_MAX)).subscribe();
-        Notes { board: self.clone(), id, line: Some(line) }
+        let line = self
+            .lock()
+            .entry(id)
+            .or_insert_with(|| broadcast::Sender::new(BEHIND_MAX))
+            .subscribe();
+        Notes {
+            board: self.clone(),
+            id,
+            line: Some(line),
+        }
     }
 
     pub(crate) fn tell(&self, id: TaskId, note: &[u8]) {
         if let Some(line) = self.lock().get(&id) {
             // Nobody may be listening any more.
-            let _ = line.send(note.into());
+            let _ = line.send(note.to_vec());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, broadcast::Sender<Arc<[u8]>>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, broadcast::Sender<Vec<u8>>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Notes {
     /// The next note. Waits for ever when there is none; safe to drop and call again.
-    pub async fn next(&mut self) -> Arc<[u8]> {
+    pub async fn next(&mut self) -> Vec<u8> {
         loop {
-            let Some(line) = &mut self.line else { return std::future::pending().await };
+            let Some(line) = &mut self.line else {
+                return std::future::pending().await;
+            };
             match line.recv().await {
                 Ok(note) => return note,
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -59,7 +69,7 @@ impl Notes {
     }
 
     /// A note that is already there.
-    pub fn try_next(&mut self) -> Option<Arc<[u8]>> {
+    pub fn try_next(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.line.as_mut()?.try_recv() {
                 Ok(note) => return Some(note),

@@ -1,0 +1,279 @@
+//! One request from start to end. This module alone holds the engine.
+//!
+//! Called by the transports with a [`Caller`] and a request of no generation, and by the local API. Every path
+//! opens the sealed id, reads what the checks need, passes the gate, and acts through `Engine::transact`, where
+//! the gate is asked once more on the locked snapshot. A reply is made after the commit.
+
+mod backend;
+mod call;
+mod tasks;
+
+use std::sync::Arc;
+
+use longhaul_core::{Millis, Span, TaskId};
+use longhaul_engine::Engine;
+use longhaul_mcp::{
+    Incoming, Reply, Request, RpcError,
+    reply::{Cache, CacheScope, Discovery, ToolPage},
+    rpc_error::{Refusal, RefusalCode, Who},
+};
+use longhaul_store::{Error as StoreError, Fault, Query, Row, Scope, Slot};
+
+pub use call::{Held, Step};
+
+use crate::{
+    catalog::Catalog,
+    gate::{self, Action, View},
+    identity::Caller,
+    listen::Listener,
+    request_state::Sealer,
+    sealed_id::{Keys, owner_digest},
+    view,
+};
+
+/// Everything that requests need; cheap to clone.
+#[derive(Clone)]
+pub struct Dispatch {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    catalog: Arc<Catalog>,
+    keys: Keys,
+    states: Sealer,
+    settings: Settings,
+    started_at: Millis,
+}
+
+/// The limits that dispatch keeps.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The most open tasks of one owner (`tasks.open_max`).
+    pub open_max: u64,
+    /// Where MCP clients reach this server, for people; `None` when it serves none.
+    pub mcp_url: Option<String>,
+    /// For how long the tool list may be cached by a client, in milliseconds.
+    pub list_cache_ms: u64,
+    /// The most tasks that one stream follows (`listen.tasks_max`).
+    pub listen_tasks_max: usize,
+    /// How long a call that asks before it is a task waits for its next round.
+    pub round_max: Span,
+    /// How long a finished call that never was handed out as a task is kept.
+    pub answered_kept: Span,
+    /// How long a task is kept after its time to live, so that its owner can read how it ended.
+    pub expired_kept: Span,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            open_max: 200,
+            mcp_url: None,
+            list_cache_ms: 60_000,
+            listen_tasks_max: 16,
+            round_max: Span::seconds(60 * 60),
+            answered_kept: Span::seconds(5 * 60),
+            expired_kept: Span::seconds(60 * 60),
+        }
+    }
+}
+
+/// What a request leads to.
+pub enum Handled {
+    /// One reply, now.
+    Reply(Box<Reply>),
+    /// A call that was taken: its row is durable, its reply is to be waited for.
+    Call(Box<Held>),
+    /// A stream.
+    Listen(Box<Listener>),
+}
+
+impl Dispatch {
+    /// A dispatch over a started engine.
+    pub fn new(engine: Engine, catalog: Arc<Catalog>, keys: Keys, settings: Settings) -> Dispatch {
+        let states = Sealer::new(&keys);
+        let started_at = engine.now();
+        Dispatch {
+            inner: Arc::new(Inner {
+                engine,
+                catalog,
+                keys,
+                states,
+                settings,
+                started_at,
+            }),
+        }
+    }
+
+    /// Serves one request.
+    pub async fn handle(&self, caller: &Caller, incoming: Incoming) -> Handled {
+        let reply = match incoming.request {
+            Request::Discover => Ok(self.discover()),
+            Request::ListTools { cursor } => self.list_tools(cursor.as_deref()),
+            Request::CallTool(call) => {
+                return match self.call(caller, incoming.client, call).await {
+                    Ok(held) => Handled::Call(Box::new(held)),
+                    Err(reply) => Handled::Reply(reply),
+                };
+            }
+            Request::GetTask { task } => self.get(caller, &task).await,
+            Request::UpdateTask { task, responses } => self.update(caller, &task, responses).await,
+            Request::CancelTask { task } => self.cancel(caller, &task).await,
+            Request::Listen(filter) => {
+                return Handled::Listen(Box::new(
+                    Listener::new(self.clone(), caller.clone(), filter).await,
+                ));
+            }
+        };
+        Handled::Reply(Box::new(reply.unwrap_or_else(Reply::Error)))
+    }
+
+    /// Whether this process takes no new work any more.
+    pub fn is_draining(&self) -> bool {
+        self.inner.engine.load().draining
+    }
+
+    /// Resolves when this process takes no new work any more.
+    pub(crate) async fn draining(&self) {
+        self.inner.engine.draining().await;
+    }
+
+    /// What listeners are limited to.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// A watcher for a stream.
+    pub(crate) fn watcher(&self) -> longhaul_engine::watch::Watcher {
+        self.inner.engine.watcher()
+    }
+
+    fn discover(&self) -> Reply {
+        Reply::Discover(Discovery {
+            tasks: true,
+            logging: true,
+            instructions: Some(INSTRUCTIONS.to_owned()),
+            cache: self.cache(),
+        })
+    }
+
+    fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, RpcError> {
+        if cursor.is_some_and(|cursor| !cursor.is_empty()) {
+            return Err(RpcError::invalid_params(
+                "Unknown cursor: the list of tools has one page",
+            ));
+        }
+        Ok(Reply::Tools(ToolPage {
+            tools: self
+                .inner
+                .catalog
+                .entries()
+                .iter()
+                .map(|entry| entry.listing.clone())
+                .collect(),
+            next_cursor: None,
+            cache: self.cache(),
+        }))
+    }
+
+    fn cache(&self) -> Cache {
+        Cache {
+            ttl_ms: self.inner.settings.list_cache_ms,
+            scope: CacheScope::Private,
+        }
+    }
+
+    /// The caller's own task behind a sealed id, with its bodies, for an action that the gate allows.
+    ///
+    /// A forged id is refused before the store is touched (G-35). A genuine one of another owner takes the same
+    /// path as one whose row is gone, and gives the same bytes (G-3).
+    pub(crate) async fn own(
+        &self,
+        caller: &Caller,
+        action: Action,
+        sealed: &str,
+    ) -> Result<(Row, Millis), RpcError> {
+        let Some(opened) = self.inner.keys.open(sealed) else {
+            return Err(RpcError::task_not_found());
+        };
+        let found = self
+            .inner
+            .engine
+            .read(Query::Task(opened.task))
+            .await
+            .map_err(|error| store_reply(&error))?;
+        let row = found.rows.into_iter().next();
+        let view = View {
+            action,
+            caller: &caller.owner,
+            task_owner: row.as_ref().map(|row| &row.owner),
+            open_tasks: 0,
+            open_max: self.inner.settings.open_max,
+            draining: false,
+        };
+        match (gate::judge(&view), row) {
+            (Ok(_), Some(row)) if view::has_expired(&row, found.now) => Err(RpcError::task_expired()),
+            (Ok(_), Some(row)) => Ok((row, found.now)),
+            // A row goes only when its time is over; its owner may know that.
+            (_, None) if opened.owner == owner_digest(&caller.owner) => Err(RpcError::task_expired()),
+            (Ok(_), None) => Err(RpcError::task_not_found()),
+            (Err(refusal), _) => Err(refusal.reply()),
+        }
+    }
+
+    /// A task as its owner sees it.
+    pub(crate) fn view(&self, row: &Row, now: Millis) -> longhaul_mcp::TaskView {
+        view::task(row, now, &self.inner.keys)
+    }
+}
+
+/// Told to the model by `server/discover`.
+const INSTRUCTIONS: &str = "Slow tools return a task: wait for it by its poll interval, answer its questions, \
+                            or cancel it. A task goes on when the client ends.";
+
+fn scope(task: TaskId) -> Scope {
+    Scope {
+        task: Slot::Task(task),
+        ..Scope::default()
+    }
+}
+
+/// What a caller is told when the store fails. The log has the cause; the caller never reads it.
+pub(crate) fn store_reply(error: &StoreError) -> RpcError {
+    match error.fault {
+        Fault::Unavailable => RpcError::store_unavailable(STORE_RETRY_MS),
+        Fault::Full => RpcError::refused(
+            RefusalCode::StoreUnavailable,
+            "The server's disk is full: nothing new is taken until there is space",
+            Refusal {
+                reason: "store_full".into(),
+                who: Who::Operator,
+                retry_after_ms: Some(STORE_FULL_RETRY_MS),
+            },
+        ),
+        Fault::Newer { .. } | Fault::Refused(_) | Fault::Broken => {
+            RpcError::internal("store_failed", "The store failed; the server's log has the cause")
+        }
+    }
+}
+
+/// When a caller should try again after the store was out of reach, in milliseconds.
+const STORE_RETRY_MS: u64 = 1_000;
+/// When a caller should try again after the disk was full, in milliseconds.
+const STORE_FULL_RETRY_MS: u64 = 30_000;
+
+/// Six Crockford characters: no look-alikes, easy to say and to type.
+fn short_name() -> String {
+    const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    random::<6>()
+        .iter()
+        .map(|byte| char::from(ALPHABET[usize::from(byte % 32)]))
+        .collect()
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}

@@ -1,0 +1,82 @@
+//! `tasks/get`, `tasks/update` and `tasks/cancel`.
+
+use longhaul_core::{Outcome, Phase, event::Event, task::CancelledBy};
+use longhaul_engine::transact::{Proposal, Verdict};
+use longhaul_mcp::{Reply, RpcError, request::Response};
+use longhaul_store::{Row, Snapshot};
+
+use super::{Dispatch, scope, store_reply};
+use crate::{gate::Action, identity::Caller, question::Stored};
+
+impl Dispatch {
+    /// A read and nothing else (C-22).
+    pub(super) async fn get(&self, caller: &Caller, sealed: &str) -> Result<Reply, RpcError> {
+        let (row, now) = self.own(caller, Action::Get, sealed).await?;
+        Ok(Reply::Task(self.view(&row, now)))
+    }
+
+    /// Answers to open questions; all of an update or none of it. Keys that name no open question are
+    /// ignored (C-25). Applied before the acknowledgement (K-7).
+    pub(super) async fn update(
+        &self,
+        caller: &Caller,
+        sealed: &str,
+        responses: Vec<Response>,
+    ) -> Result<Reply, RpcError> {
+        let (row, _) = self.own(caller, Action::Update, sealed).await?;
+        match &row.task.phase {
+            Phase::Finished(Outcome::Cancelled {
+                by: CancelledBy::Operator | CancelledBy::Session | CancelledBy::Loop | CancelledBy::Approval,
+            }) => return Err(RpcError::task_cancelled()),
+            Phase::Finished(
+                Outcome::Cancelled {
+                    by: CancelledBy::Owner,
+                }
+                | Outcome::Returned { .. }
+                | Outcome::Errored { .. }
+                | Outcome::Failed(_),
+            ) => return Ok(Reply::Ack),
+            Phase::Working | Phase::Asking => {}
+        }
+        let answers = responses
+            .into_iter()
+            .filter_map(|response| {
+                let key = response.question()?;
+                let (_, stored) = Stored::open(&row.task).find(|(asked, _)| asked.key == key)?;
+                Some((key, stored, response))
+            })
+            .collect();
+        self.settle(&row, answers).await?;
+        Ok(Reply::Ack)
+    }
+
+    /// Taken at once; how the work stops is followed apart (C-30, D-20). A task that has ended stays as it is.
+    pub(super) async fn cancel(&self, caller: &Caller, sealed: &str) -> Result<Reply, RpcError> {
+        let (row, _) = self.own(caller, Action::Cancel, sealed).await?;
+        self.end(&row).await?;
+        Ok(Reply::Ack)
+    }
+
+    /// Ends a task for its owner.
+    pub(super) async fn end(&self, row: &Row) -> Result<(), RpcError> {
+        let judge = |snapshot: &Snapshot| match &snapshot.task {
+            Some(row) if !row.task.is_finished() => Verdict::Apply(
+                Proposal {
+                    events: vec![Event::Cancel {
+                        by: CancelledBy::Owner,
+                    }],
+                    actor: "owner",
+                    ..Proposal::default()
+                },
+                (),
+            ),
+            Some(_) | None => Verdict::Refuse(()),
+        };
+        self.inner
+            .engine
+            .transact(scope(row.id), Box::new(judge))
+            .await
+            .map_err(|error| store_reply(&error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! A task belongs to whoever began it. Another's task is no task at all (G-3, C-44).
+
+use super::{Action, Refusal, View};
+
+pub(super) fn check(view: &View<'_>) -> Result<(), Refusal> {
+    match view.action {
+        Action::Call | Action::List => Ok(()),
+        Action::Get | Action::Update | Action::Cancel | Action::Listen => {
+            if view.task_owner == Some(view.caller) || longhaul_core::fault!("gate_wrong_owner_passes") {
+                Ok(())
+            } else {
+                Err(Refusal::NotFound)
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Streamable HTTP: bytes to frames, frames to bytes.
+//!
+//! One endpoint, `/mcp`. HTTP types stop here. This module checks what only a listener can check (Host, Origin,
+//! content type, sizes, slow senders), hands the frame to the edge of its generation, and sends what dispatch
+//! gives back, as one JSON object or as a stream of events. It decides nothing about tasks.
+
+mod body;
+mod guard;
+mod sse;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request as HttpRequest, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::any,
+};
+use longhaul_mcp::{
+    Incoming, Message, Reply, RequestId,
+    header::Headers,
+    malformed::Malformed,
+    scan,
+    v2026_07_28::{self as edge, Offer},
+};
+
+pub use guard::Allowed;
+
+use crate::{
+    catalog::Catalog,
+    dispatch::{Dispatch, Handled},
+    identity::{Caller, Origin},
+};
+
+/// What a listener is limited to.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The largest body, in bytes (`server.body_max`).
+    pub body_max: usize,
+    /// How long a sender may take to send its body.
+    pub body_time: Duration,
+    /// How often an idle stream gets a comment, so that nobody on the way cuts it (B-28).
+    pub keep_alive: Duration,
+    /// How long a reader may leave a frame unread before its stream is cut.
+    pub reader_time: Duration,
+    /// A missing `Mcp-Name` on task methods is refused (Q-5).
+    pub strict_headers: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body_max: 4 * 1024 * 1024,
+            body_time: Duration::from_secs(15),
+            keep_alive: Duration::from_secs(15),
+            reader_time: Duration::from_secs(30),
+            strict_headers: false,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    dispatch: Dispatch,
+    catalog: Arc<Catalog>,
+    limits: Arc<Limits>,
+    allowed: Arc<Allowed>,
+}
+
+impl Shared {
+    fn offer<T>(&self, then: impl FnOnce(&Offer<'_>) -> T) -> T {
+        then(&Offer {
+            tasks: true,
+            strict_headers: self.limits.strict_headers,
+            limits: scan::Limits::default(),
+            tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
+        })
+    }
+}
+
+/// The router of the MCP endpoint.
+pub fn router(dispatch: Dispatch, catalog: Arc<Catalog>, limits: Limits, allowed: Allowed) -> Router {
+    let shared = Shared {
+        dispatch,
+        catalog,
+        limits: Arc::new(limits),
+        allowed: Arc::new(allowed),
+    };
+    Router::new().route("/mcp", any(endpoint)).with_state(shared)
+}
+
+async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Response {
+    if let Err(refusal) = shared.allowed.check(request.headers(), request.uri()) {
+        return refusal.into_response();
+    }
+    if request.method() != Method::POST {
+        return not_allowed();
+    }
+    let (parts, body) = request.into_parts();
+    if !is_json(&parts.headers) {
+        return text(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send `Content-Type: application/json`",
+        );
+    }
+    let bytes = match body::read(body, &parts.headers, &shared.limits).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let headers = Headers::new(
+        parts
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes())),
+    );
+    match shared.offer(|offer| edge::parse(Some(&headers), &bytes, offer)) {
+        Err(malformed) => refused(&malformed),
+        Ok(Message::Notice(_)) => StatusCode::ACCEPTED.into_response(),
+        Ok(Message::Request(incoming)) => serve(shared, *incoming, accepts_stream(&parts.headers)).await,
+    }
+}
+
+async fn serve(shared: Shared, incoming: Incoming, streams: bool) -> Response {
+    let id = incoming.id.clone();
+    let caller = Caller::local(Origin::Client);
+    match shared.dispatch.handle(&caller, incoming).await {
+        Handled::Reply(reply) => single(&id, &reply),
+        Handled::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
+        Handled::Call(held) => {
+            let reply = held.finish().await;
+            single(&id, &reply)
+        }
+        Handled::Listen(listener) if streams => sse::listen(shared, id, *listener),
+        Handled::Listen(_) => text(
+            StatusCode::NOT_ACCEPTABLE,
+            "a subscription needs `Accept: text/event-stream`",
+        ),
+    }
+}
+
+/// One JSON object with the status that its outcome has.
+fn single(id: &RequestId, reply: &Reply) -> Response {
+    let mut response = json(edge::status(reply), edge::render(reply, id));
+    if let Some(seconds) = retry_after(reply) {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn refused(malformed: &Malformed) -> Response {
+    json(malformed.rule.status(), edge::render_malformed(malformed))
+}
+
+fn json(status: u16, frame: Vec<u8>) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (
+        status,
+        [
+            (header::CONTENT_TYPE, "application/json"),
+            (header::CACHE_CONTROL, "no-store"),
+        ],
+        Body::from(frame),
+    )
+        .into_response()
+}
+
+fn text(status: StatusCode, line: &str) -> Response {
+    (
+        status,
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        format!("{line}\n"),
+    )
+        .into_response()
+}
+
+/// Streams of sessions belong to an older generation (B-18).
+fn not_allowed() -> Response {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "send requests by POST");
+    response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media = value.split(';').next().unwrap_or_default().trim();
+    media.eq_ignore_ascii_case("application/json")
+}
+
+fn accepts_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| {
+            value.split(',').any(|item| {
+                let media = item.split(';').next().unwrap_or_default().trim();
+                media.eq_ignore_ascii_case("text/event-stream") || media == "*/*" || media == "text/*"
+            })
+        })
+}
+
+fn retry_after(reply: &Reply) -> Option<u64> {
+    let Reply::Error(error) = reply else { return None };
+    match &error.data {
+        longhaul_mcp::rpc_error::Data::Refusal(refusal) => refusal
+            .retry_after_ms
+            .map(|milliseconds| milliseconds.div_ceil(1000)),
+        longhaul_mcp::rpc_error::Data::None | longhaul_mcp::rpc_error::Data::Raw(_) => None,
+    }
+}

@@ -1,0 +1,53 @@
+//! Who calls: a key, a token or the local user becomes a [`Caller`].
+//!
+//! Called by the transports, once for each request; everything behind them takes the caller as given. This
+//! version knows the local user only: whoever reaches the loopback address or the user's own socket.
+
+use longhaul_store::Owner;
+
+/// The program or person behind one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Whose tasks these are.
+    pub owner: Owner,
+    /// How the request came in.
+    pub origin: Origin,
+}
+
+/// How a request came in; shown to people beside a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// An MCP client.
+    Client,
+    /// The command line.
+    Cli,
+    /// The local page.
+    Page,
+}
+
+impl Origin {
+    /// The word that is stored with a task.
+    pub fn word(self) -> &'static str {
+        match self {
+            Origin::Client => "client",
+            Origin::Cli => "cli",
+            Origin::Page => "page",
+        }
+    }
+}
+
+impl Caller {
+    /// The user that this process runs as. The client's own name is no part of it: two clients of one user see
+    /// the same tasks.
+    pub fn local(origin: Origin) -> Caller {
+        Caller {
+            owner: Owner {
+                tenant: "default".to_owned(),
+                issuer: "local".to_owned(),
+                subject: format!("uid:{}", nix::unistd::Uid::effective()),
+                app: String::new(),
+            },
+            origin,
+        }
+    }
+}

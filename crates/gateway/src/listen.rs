@@ -1,0 +1,113 @@
+//! `subscriptions/listen`: one stream for many tasks.
+//!
+//! Made by `dispatch`, read by the transports. The order is fixed: what is followed, then each task as it is,
+//! then each change, then the end (G-37, Q-14). Nothing queues here: a reader that falls behind learns the
+//! newest state of each task and misses only states in between. Every tick passes the gate.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longhaul_core::TaskId;
+use longhaul_engine::watch::Watcher;
+use longhaul_mcp::{Push, Reply, request::Filter};
+
+use crate::{dispatch::Dispatch, gate::Action, identity::Caller};
+
+/// One stream.
+pub struct Listener {
+    dispatch: Dispatch,
+    caller: Caller,
+    watcher: Watcher,
+    /// The sealed ids of the tasks that are followed and have not ended.
+    followed: BTreeMap<TaskId, String>,
+    /// Tasks were asked for: the stream ends when none is left.
+    ends: bool,
+    ready: VecDeque<Push>,
+}
+
+/// The next thing on a stream.
+pub enum Tick {
+    /// Something to tell.
+    Push(Push),
+    /// The orderly end.
+    End(Reply),
+}
+
+impl Listener {
+    pub(crate) async fn new(dispatch: Dispatch, caller: Caller, filter: Filter) -> Listener {
+        let watcher = dispatch.watcher();
+        let mut listener = Listener {
+            ends: filter.tasks.is_some(),
+            dispatch,
+            caller,
+            watcher,
+            followed: BTreeMap::new(),
+            ready: VecDeque::new(),
+        };
+        let mut snapshots = Vec::new();
+        let mut named = Vec::new();
+        let tasks_max = listener.dispatch.settings().listen_tasks_max;
+        for sealed in filter.tasks.iter().flatten() {
+            if named.len() == tasks_max {
+                break;
+            }
+            if named.contains(sealed) {
+                continue;
+            }
+            // Unknown, foreign and expired ones are left out, and nobody is told which.
+            if let Ok((row, now)) = listener
+                .dispatch
+                .own(&listener.caller, Action::Listen, sealed)
+                .await
+            {
+                named.push(sealed.clone());
+                if !row.task.is_finished() {
+                    listener.watcher.follow(row.id, row.version);
+                    listener.followed.insert(row.id, sealed.clone());
+                }
+                snapshots.push(Push::Task(listener.dispatch.view(&row, now)));
+            }
+        }
+        let honoured = Filter {
+            tools_list_changed: false,
+            tasks: filter.tasks.is_some().then_some(named),
+        };
+        listener.ready.push_back(Push::Acknowledged(honoured));
+        listener.ready.extend(snapshots);
+        listener
+    }
+
+    /// The next thing; waits until there is one. Safe to drop and call again.
+    pub async fn next(&mut self) -> Tick {
+        loop {
+            if let Some(push) = self.ready.pop_front() {
+                return Tick::Push(push);
+            }
+            if self.ends && self.followed.is_empty() {
+                return Tick::End(Reply::ListenEnded);
+            }
+            for (task, _) in self.watcher.next().await {
+                self.look(task).await;
+            }
+        }
+    }
+
+    async fn look(&mut self, task: TaskId) {
+        let Some(sealed) = self.followed.get(&task).cloned() else {
+            return;
+        };
+        match self.dispatch.own(&self.caller, Action::Listen, &sealed).await {
+            Ok((row, now)) => {
+                if row.task.is_finished() {
+                    self.unfollow(task);
+                }
+                self.ready.push_back(Push::Task(self.dispatch.view(&row, now)));
+            }
+            Err(_) => self.unfollow(task),
+        }
+    }
+
+    fn unfollow(&mut self, task: TaskId) {
+        self.followed.remove(&task);
+        self.watcher.unfollow(task);
+    }
+}

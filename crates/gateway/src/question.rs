@@ -1,0 +1,159 @@
+//! A tool's question as the gateway stores it, and what counts as an answer.
+//!
+//! `command` makes questions through `outbound`; `dispatch` shows them and checks answers. Pure.
+
+use longhaul_core::{
+    Body,
+    event::Answer,
+    task::{Question, QuestionState, Reader},
+};
+use longhaul_mcp::{
+    form::{self, Form},
+    frame::Raw,
+    request::Answers,
+};
+use serde::{Deserialize, Serialize};
+
+/// A question as it is stored: what is asked, and the name that the tool gave it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The tool's own name for the question. Shown as its key while there is no task yet; in a task the key is
+    /// ours (D-23).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What kind it is.
+    pub kind: Kind,
+    /// `{"method": …, "params": …}`, as a client is shown it.
+    pub request: Raw,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A form to fill in.
+    Form,
+    /// A link to open.
+    Url,
+    /// A completion by the client's model.
+    Sampling,
+    /// The client's workspace folders.
+    Roots,
+}
+
+impl Kind {
+    /// Whether a client that declared these can be shown the question (B-39).
+    pub fn declared_by(self, answers: Answers) -> bool {
+        match self {
+            Kind::Form => answers.form,
+            Kind::Url => answers.url,
+            Kind::Sampling => answers.sampling,
+            Kind::Roots => answers.roots,
+        }
+    }
+
+    /// Whether a person at the local page or the terminal can answer it.
+    pub fn answered_by_people(self) -> bool {
+        match self {
+            Kind::Form | Kind::Url => true,
+            Kind::Sampling | Kind::Roots => false,
+        }
+    }
+}
+
+impl Stored {
+    /// The question as a body.
+    pub fn encode(&self) -> Body {
+        Body::new(&serde_json::to_vec(self).expect("text, an enum and raw JSON always serialize"))
+    }
+
+    /// The question in a body that was loaded; `None` when it was not, or is not one of ours.
+    pub fn decode(body: &Body) -> Option<Stored> {
+        serde_json::from_slice(body.bytes()?).ok()
+    }
+
+    /// The open questions of a task that its owner may answer, oldest first.
+    pub fn open(task: &longhaul_core::Task) -> impl Iterator<Item = (&Question, Stored)> {
+        task.open_questions()
+            .filter(|question| question.reader == Reader::Client)
+            .filter_map(|question| Some((question, Stored::decode(&question.ask)?)))
+    }
+}
+
+/// Whether an open question is still open in this state of its task.
+pub fn still_open(task: &longhaul_core::Task, key: longhaul_core::QuestionKey) -> bool {
+    task.questions
+        .iter()
+        .any(|question| question.key == key && matches!(question.state, QuestionState::Open { .. }))
+}
+
+/// An answer that does not fit its question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The field of the form; empty when the answer as a whole is of the wrong shape.
+    pub field: String,
+    /// What is wrong with it, for whoever answers.
+    pub why: String,
+}
+
+/// Checks an answer, as a bare result object, against the question that it answers (G-32).
+///
+/// # Errors
+/// The first thing that does not fit.
+pub fn check(question: &Stored, answer: &Raw) -> Result<Answer, Misfit> {
+    match question.kind {
+        Kind::Form => filled_in(question, answer),
+        Kind::Url => Ok(match form::Answer::parse(answer).map_err(misfit)? {
+            form::Answer::Accept(_) => Answer::Accept(Body::new(b"{}")),
+            form::Answer::Decline => Answer::Decline,
+            form::Answer::Dismiss => Answer::Dismiss,
+        }),
+        Kind::Sampling => object_with(answer, &["role", "content"]),
+        Kind::Roots => object_with(answer, &["roots"]),
+    }
+}
+
+fn filled_in(question: &Stored, answer: &Raw) -> Result<Answer, Misfit> {
+    let answer = form::Answer::parse(answer).map_err(misfit)?;
+    let asked: Asked = question.request.read().map_err(|_| unreadable())?;
+    let form = Form::parse(&asked.params).map_err(|_| unreadable())?;
+    Ok(match form.check(&answer).map_err(misfit)? {
+        form::Fit::Accept(content) => Answer::Accept(Body::new(content.text().as_bytes())),
+        form::Fit::Decline => Answer::Decline,
+        form::Fit::Dismiss => Answer::Dismiss,
+    })
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    params: Raw,
+}
+
+/// What a model or a client's roots say is not ours to judge; only the shape is.
+fn object_with(answer: &Raw, members: &[&str]) -> Result<Answer, Misfit> {
+    let object: serde_json::Map<String, serde_json::Value> = answer.read().map_err(|_| Misfit {
+        field: String::new(),
+        why: "must be an object".to_owned(),
+    })?;
+    match members.iter().find(|member| !object.contains_key(**member)) {
+        Some(missing) => Err(Misfit {
+            field: (*missing).to_owned(),
+            why: "is missing".to_owned(),
+        }),
+        None => Ok(Answer::Accept(Body::new(answer.text().as_bytes()))),
+    }
+}
+
+fn misfit(misfit: form::Misfit) -> Misfit {
+    Misfit {
+        field: misfit.field,
+        why: misfit.why.to_string(),
+    }
+}
+
+fn unreadable() -> Misfit {
+    Misfit {
+        field: String::new(),
+        why: "the question itself cannot be read".to_owned(),
+    }
+}

@@ -1,0 +1,130 @@
+//! A row as its owner sees it.
+//!
+//! Used by `dispatch`, `listen` and the local API, so that a get, a notification and the page never disagree
+//! (C-33). Pure.
+
+use longhaul_core::{Millis, Outcome, Phase, Reason, Span};
+use longhaul_mcp::{
+    TaskView,
+    frame::Raw,
+    reply::{OpenQuestion, Progress},
+    request::Answers,
+};
+use longhaul_store::Row;
+use serde::{Deserialize, Serialize};
+
+use crate::{outbound::Note, question::Stored, sealed_id::Keys};
+
+/// What the gateway stores beside a task's arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Context {
+    /// What the caller wants echoed (D-47).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Raw>,
+    /// What the caller declared that it can be asked, at the call.
+    #[serde(default)]
+    pub answers: Declared,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// The kinds of question that a caller declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declared {
+    /// Forms.
+    pub form: bool,
+    /// Links.
+    pub url: bool,
+    /// Completions.
+    pub sampling: bool,
+    /// Workspace folders.
+    pub roots: bool,
+}
+
+impl From<Answers> for Declared {
+    fn from(answers: Answers) -> Declared {
+        Declared {
+            form: answers.form,
+            url: answers.url,
+            sampling: answers.sampling,
+            roots: answers.roots,
+        }
+    }
+}
+
+impl From<Declared> for Answers {
+    fn from(declared: Declared) -> Answers {
+        Answers {
+            form: declared.form,
+            url: declared.url,
+            sampling: declared.sampling,
+            roots: declared.roots,
+        }
+    }
+}
+
+/// A row with its bodies, as its owner sees it at `now`.
+pub fn task(row: &Row, now: Millis, keys: &Keys) -> TaskView {
+    let note = Note::decode(&row.note);
+    TaskView {
+        id: keys.seal(row.id, &row.owner, row.created_at),
+        name: row.name.clone(),
+        phase: row.task.phase.clone(),
+        questions: Stored::open(&row.task)
+            .map(|(question, stored)| OpenQuestion {
+                key: question.key,
+                ask: stored.request,
+            })
+            .collect(),
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        ttl_ms: Some(row.task.expires_at.since(row.created_at).0.max(1)),
+        poll_ms: Some(poll_hint(row, now).0),
+        status_message: note.message.clone(),
+        progress: progress(&note),
+        metadata: row
+            .context
+            .bytes()
+            .and_then(|bytes| serde_json::from_slice::<Context>(bytes).ok()?.metadata),
+    }
+}
+
+/// How far the work says it is.
+pub fn progress(note: &Note) -> Option<Progress> {
+    note.progress.map(|progress| Progress {
+        progress,
+        total: note.total,
+        message: note.message.clone(),
+    })
+}
+
+/// When to ask again: a tenth of the task's age, between 0.5 s and 5 s; 15 s once it is older than 15 minutes.
+fn poll_hint(row: &Row, now: Millis) -> Span {
+    let age = now.since(row.created_at);
+    if age > Span::seconds(15 * 60) {
+        Span::seconds(15)
+    } else {
+        Span((age.0 / 10).clamp(500, 5_000))
+    }
+}
+
+/// Whether the time to live of a task that had ended before is over: its owner reads that it has expired.
+/// A task that was ended *by* its expiry stays readable until it is purged.
+pub fn has_expired(row: &Row, now: Millis) -> bool {
+    match &row.task.phase {
+        Phase::Working | Phase::Asking | Phase::Finished(Outcome::Failed(Reason::Expired)) => false,
+        Phase::Finished(
+            Outcome::Returned { .. }
+            | Outcome::Errored { .. }
+            | Outcome::Cancelled { .. }
+            | Outcome::Failed(
+                Reason::Interrupted
+                | Reason::NoAnswer
+                | Reason::NobodyToAnswer
+                | Reason::Shutdown
+                | Reason::UpstreamLost,
+            ),
+        ) => now >= row.task.expires_at,
+    }
+}
