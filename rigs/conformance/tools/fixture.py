@@ -4,20 +4,21 @@ import json
 import sys
 import time
 
-from lh import ask, content, form, progress, result, text
+from lh import ask, content, form, other, progress, result, text
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA=="
 NAME = {"name": {"type": "string"}}
 OK = {"ok": {"type": "boolean"}}
-SAMPLE = {
-    "method": "sampling/createMessage",
-    "params": {
-        "messages": [{"role": "user", "content": {"type": "text", "text": "What is the capital of France?"}}],
-        "maxTokens": 100,
-    },
-}
-ROOTS = {"method": "roots/list", "params": {}}
+ROOTS = other("roots/list", {})
+
+
+def sample(words):
+    messages = [{"role": "user", "content": {"type": "text", "text": words}}]
+    return other("sampling/createMessage", {"messages": messages, "maxTokens": 100})
+
+
+SAMPLE = sample("What is the capital of France?")
 
 
 def greet(name):
@@ -145,13 +146,7 @@ def test_input_required_result_request_state():
 def test_input_required_result_multiple_inputs():
     answers = ask(
         user_name=form("What is your name?", NAME, ["name"]),
-        greeting={
-            "method": "sampling/createMessage",
-            "params": {
-                "messages": [{"role": "user", "content": {"type": "text", "text": "Generate a greeting"}}],
-                "maxTokens": 50,
-            },
-        },
+        greeting=sample("Generate a greeting"),
         client_roots=ROOTS,
     )
     result(text(json.dumps(answers)))

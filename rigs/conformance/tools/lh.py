@@ -10,17 +10,16 @@ class Line:
 
     def __init__(self):
         self._lines = None
-        self._socket = None
 
     def _open(self):
-        if self._socket is None:
-            self._socket = socket.socket(fileno=os.dup(int(os.environ["LONGHAUL_FD"])))
-            self._lines = self._socket.makefile("rw", encoding="utf-8", newline="\n")
+        if self._lines is None:
+            line = socket.socket(fileno=os.dup(int(os.environ["LONGHAUL_FD"])))
+            self._lines = line.makefile("rw", encoding="utf-8", newline="\n")
         return self._lines
 
-    def send(self, message):
+    def send(self, messages):
         lines = self._open()
-        lines.write(json.dumps(message) + "\n")
+        lines.write("".join(json.dumps(message) + "\n" for message in messages))
         lines.flush()
 
     def receive(self):
@@ -33,23 +32,30 @@ class Line:
 LINE = Line()
 
 
-def ask(**requests):
-    """Asks all of these at once and waits for every answer. A request is {"method", "params"}; so is its key kept."""
-    LINE.send({"ask": [{"key": key, **request} for key, request in requests.items()]})
-    return LINE.receive()["answers"]
+def ask(**questions):
+    """Asks all of these in one go and waits for every answer. The name of each is its id and its label."""
+    LINE.send({"ask": {"id": name, "label": name, **question}} for name, question in questions.items())
+    answers = {}
+    while len(answers) < len(questions):
+        answer = LINE.receive().get("answer", {})
+        if answer.get("id") in questions:
+            answers[answer["id"]] = answer
+    return answers
 
 
 def form(message, properties, required):
-    """A form elicitation."""
+    """A form to fill in."""
     schema = {"type": "object", "properties": properties, "required": required}
-    return {
-        "method": "elicitation/create",
-        "params": {"mode": "form", "message": message, "requestedSchema": schema},
-    }
+    return {"message": message, "form": schema}
+
+
+def other(method, params):
+    """A request to the client that is no form."""
+    return {"message": f"the client is asked for {method}", "method": method, "params": params}
 
 
 def progress(done, total, message):
-    LINE.send({"progress": {"progress": done, "total": total, "message": message}})
+    LINE.send([{"progress": {"n": done, "total": total, "message": message}}])
 
 
 def content(answer, field, fallback):
