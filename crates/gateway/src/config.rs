@@ -26,6 +26,7 @@ use setting::{Reader, Value};
 
 pub use args::{Args, Kind, Param};
 pub use place::{Place, Writable, places, writable};
+pub(crate) use problem::suggestion as nearest;
 pub use problem::{At, Problem, Problems};
 pub use reference::{init, reference, schema};
 pub use sections::{Limits, Server, Store, Tasks};

@@ -92,7 +92,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// ``; did you mean `x`?`` for the known name that is nearest to `given`, or a list of the known names.
-pub(super) fn suggestion<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn suggestion<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
     let limit = (given.chars().count() / 3).max(2);

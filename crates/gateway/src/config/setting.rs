@@ -151,7 +151,7 @@ pub(super) fn out_of_range<T: Value>(value: &T, range: Option<(u64, u64)>) -> Op
 macro_rules! section {
     (
         $(#[$meta:meta])*
-        $name:ident in $section:literal {
+        $name:ident in $section:literal $(with $($(#[doc = $extra_text:literal])+ $extra:ident: $extra_type:ty,)+)? {
             $(
                 $(#[doc = $text:literal])+
                 $field:ident $(as $key:literal)?: $type:ty = $default:literal $(in $least:literal..=$greatest:literal)?, since $since:literal;
@@ -161,6 +161,7 @@ macro_rules! section {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub struct $name {
+            $($($(#[doc = $extra_text])+ pub $extra: $extra_type,)+)?
             $( $(#[doc = $text])+ pub $field: $type, )*
         }
 
@@ -177,6 +178,7 @@ macro_rules! section {
 
             pub(super) fn read(reader: &mut $crate::config::setting::Reader<'_>) -> $name {
                 $name {
+                    $($($extra: Default::default(),)+)?
                     $($field: {
                         let range: &[(u64, u64)] = &[$(($least, $greatest))?];
                         reader.take([$($key,)? stringify!($field)][0], $default, range.first().copied())

@@ -70,7 +70,12 @@ choice! {
 
 section! {
     /// One tool that is a command-line program.
-    Tool in "tools.NAME" {
+    Tool in "tools.NAME" with
+        /// The name in the section's head.
+        name: String,
+        /// The folder of the file that declares the tool.
+        folder: PathBuf,
+    {
         /// The name that people see.
         title: Option<String> = "", since "0.1.0";
         /// What the tool does, for the model that chooses it.
@@ -396,7 +401,8 @@ pub(super) fn read(
     check_command(&tool, place("command"), problems);
     check_names(&tool, place("stdin"), problems);
     check_output(&tool, &place, problems);
-    tool.cwd = Some(tool.cwd.take().unwrap_or_else(|| beside(at, "")));
+    tool.name = name.to_owned();
+    tool.folder = beside(at, "");
     Some(tool)
 }
 

@@ -1,0 +1,447 @@
+//! A command-line program as a tool: its template filled in, run, followed, and its end made a result.
+//!
+//! The worker calls [`Command::run`](Tool::run); `catalog` is filled from [`entry`]. It starts programs only
+//! through `engine::process`, and nothing that a program sends leaves here except through `outbound`.
+
+pub mod arguments;
+pub mod expand;
+
+mod descriptor;
+mod files;
+mod lines;
+mod result;
+
+use std::{
+    collections::VecDeque,
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use longhaul_core::{
+    Span,
+    task::{OnCrash, OnSilence, Rules},
+};
+use longhaul_engine::{
+    process::{self, Ended, Fact, Facts, Input, Lines, Orders, Reason, Shim, Spec},
+    tool::{Call, Context, Finish, Running, Settled, Tool},
+};
+use longhaul_mcp::{frame::Raw, header, reply, request::Answers, v2026_07_28::ToolRule};
+use serde_json::{Map, Value as Json};
+
+use self::{arguments::Checker, descriptor::Said, lines::Patterns};
+use crate::{
+    catalog::Entry,
+    config::{self, Limits, Tasks},
+    outbound::{self, Question, Unasked},
+};
+
+/// Variables that every program gets from the server's environment.
+pub const ENV_PASSED: &[&str] = &[
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR",
+];
+/// The most questions of one attempt that wait for their turn; one more is declined.
+pub const QUESTIONS_WAITING_MAX: usize = 64;
+
+/// What all commands of this process share.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// How the shim is started.
+    pub shim: Shim,
+    /// This runner, as text.
+    pub runner: String,
+    /// The folder for large output, mode 0700.
+    pub spool: PathBuf,
+    /// The server's own environment; each program gets a part of it.
+    pub env: Vec<(OsString, OsString)>,
+    /// What tools may send.
+    pub limits: Limits,
+    /// How long a program may take to end after TERM.
+    pub grace: Span,
+    /// The most questions of one attempt that are open at once.
+    pub questions_max: u32,
+}
+
+/// A configured command.
+pub struct Command {
+    tool: config::Tool,
+    host: Arc<Host>,
+    checker: Arc<Checker>,
+    output_schema: Option<jsonschema::Validator>,
+    patterns: Patterns,
+    /// The program as the configuration names it.
+    shown: String,
+}
+
+/// The catalog's entry for a tool.
+///
+/// # Errors
+/// A schema or pattern that cannot be compiled; a configuration that was loaded has none.
+pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Entry, String> {
+    let command = Command::new(tool, host)?;
+    let raw = |json: &Json| Raw::of(json).map_err(|error| error.to_string());
+    let hints = &tool.annotations;
+    Ok(Entry {
+        listing: reply::Tool {
+            name: tool.name.clone(),
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            input_schema: raw(&tool.args.schema)?,
+            output_schema: tool
+                .output_schema
+                .as_ref()
+                .map(|schema| raw(&schema.json))
+                .transpose()?,
+            annotations: reply::Annotations {
+                read_only: hints.read_only,
+                destructive: hints.destructive,
+                idempotent: hints.idempotent,
+                open_world: hints.open_world,
+            },
+            task_support: match tool.task {
+                config::TaskUse::Required => reply::TaskSupport::Required,
+                config::TaskUse::Optional => reply::TaskSupport::Optional,
+                config::TaskUse::Forbidden => reply::TaskSupport::Forbidden,
+            },
+        },
+        rule: ToolRule {
+            mirrors: header::mirrors(&raw(&tool.args.schema)?).map_err(|error| error.to_string())?,
+            requires_task: tool.task == config::TaskUse::Required && !tool.asks_first,
+        },
+        rules: rules(tool, tasks),
+        ttl: tool.ttl.unwrap_or(tasks.ttl),
+        promote_after: tool.promote_after.unwrap_or(tasks.promote_after),
+        asks_first: tool.asks_first,
+        needs: Answers::default(),
+        arguments: Arc::clone(&command.checker) as Arc<_>,
+        work: Arc::new(command),
+    })
+}
+
+/// The rules that the tool's tasks are born with.
+pub fn rules(tool: &config::Tool, tasks: &Tasks) -> Rules {
+    Rules {
+        on_crash: match tool.on_crash {
+            config::OnCrash::Fail => OnCrash::Fail,
+            config::OnCrash::Rerun { starts_max, backoff } => OnCrash::Rerun { starts_max, backoff },
+        },
+        on_silence: match tool.on_silence {
+            config::OnSilence::Decline => OnSilence::Decline,
+            config::OnSilence::Cancel => OnSilence::Dismiss,
+            config::OnSilence::Fail => OnSilence::Fail,
+        },
+        fail_when_nobody_can_answer: match tool.on_nobody {
+            config::OnNobody::Tool => false,
+            config::OnNobody::Fail => true,
+        },
+        // A question never outlives its task, so the longest time to live stands for none.
+        question_deadline: tool
+            .question_deadline
+            .or(tasks.input_timeout)
+            .unwrap_or(tasks.ttl_max),
+        // No tool of this version is held for an approval.
+        approval_lasts: Span(0),
+        questions_max: tasks.questions_max,
+    }
+}
+
+impl Command {
+    /// A tool that runs this command.
+    ///
+    /// # Errors
+    /// A schema or pattern that cannot be compiled; a configuration that was loaded has none.
+    pub fn new(tool: &config::Tool, host: &Arc<Host>) -> Result<Command, String> {
+        let schema = tool
+            .output_schema
+            .as_ref()
+            .map(|schema| jsonschema::options().build(&schema.json));
+        let shown = tool.command.items.first().and_then(|(_, item)| item.literal());
+        Ok(Command {
+            checker: Arc::new(Checker::new(tool)?),
+            output_schema: schema.transpose().map_err(|error| error.to_string())?,
+            patterns: Patterns::of(tool)?,
+            shown: shown.unwrap_or_default(),
+            tool: tool.clone(),
+            host: Arc::clone(host),
+        })
+    }
+
+    /// The most bytes of a result's payload: some room is left for what stands around it.
+    fn room(&self) -> u64 {
+        self.host.limits.result_max.0.saturating_sub(1024)
+    }
+
+    fn cwd(&self) -> PathBuf {
+        absolute(self.tool.cwd.as_ref().unwrap_or(&self.tool.folder))
+    }
+
+    /// The program's environment: a few of the server's variables, those that the tool passes, and its own. The
+    /// folder of our own program comes last in `PATH`, so that scripts find `longhaul ask`.
+    fn env(&self) -> Vec<(OsString, OsString)> {
+        let passed = |name: &OsStr| {
+            let own = self.tool.env_pass.iter().map(String::as_str);
+            ENV_PASSED.iter().copied().chain(own).any(|pass| name == pass)
+        };
+        let mut env: Vec<_> = self
+            .host
+            .env
+            .iter()
+            .filter(|(name, _)| passed(name))
+            .cloned()
+            .collect();
+        for (name, value) in &self.tool.env {
+            env.retain(|(own, _)| own.as_os_str() != name.as_str());
+            env.push((name.into(), value.into()));
+        }
+        if let Some(folder) = self
+            .host
+            .shim
+            .program
+            .parent()
+            .filter(|folder| folder.is_absolute())
+        {
+            let path = env
+                .iter()
+                .find(|(name, _)| name == "PATH")
+                .map(|(_, path)| path.clone());
+            let mut folders: Vec<PathBuf> = path.iter().flat_map(std::env::split_paths).collect();
+            folders.push(folder.to_owned());
+            if let Ok(path) = std::env::join_paths(folders) {
+                env.retain(|(name, _)| name != "PATH");
+                env.push(("PATH".into(), path));
+            }
+        }
+        env
+    }
+
+    fn spec(&self, call: &Call, values: &Map<String, Json>) -> Result<Spec, String> {
+        let argv = expand::argv(&self.tool, values).map_err(|error| error.to_string())?;
+        let input = expand::stdin(&self.tool, values).map_err(|error| error.to_string())?;
+        let (env, cwd) = (self.env(), self.cwd());
+        let path = env
+            .iter()
+            .find(|(name, _)| name == "PATH")
+            .map(|(_, path)| path.clone())
+            .unwrap_or_default();
+        // A program written with a slash starts at the folder of the configuration, which need not be `cwd`.
+        let (program, folder) = (OsString::from(&self.shown), absolute(&self.tool.folder));
+        let program = process::resolve(&program, &path, &folder).map_err(|error| cannot(&error))?;
+        let bytes = |bytes: config::Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
+        let span = |span: Span| Duration::from_millis(span.0);
+        let limits = &self.host.limits;
+        Ok(Spec {
+            program,
+            argv,
+            cwd,
+            env,
+            input: input.map_or(Input::Nothing, Input::Bytes),
+            timeout: self.tool.timeout.map(span),
+            idle_timeout: self.tool.idle_timeout.map(span),
+            memory_max: self.tool.memory_max.map(|bytes| bytes.0),
+            grace: span(self.host.grace),
+            limits: process::Limits {
+                output_max: bytes(limits.result_max),
+                spill_max: limits.output_max.0,
+                error_tail_max: bytes(limits.stderr_tail).saturating_mul(4),
+                message_max: bytes(limits.question_max),
+                ..process::Limits::default()
+            },
+            lines: if self.patterns.is_empty() {
+                Lines::Neither
+            } else {
+                Lines::Both
+            },
+            mark: call.task.to_string(),
+            runner: self.host.runner.clone(),
+            attempt: call.attempt,
+            idempotency_key: Some(call.task.to_string()),
+            spool: self.host.spool.clone(),
+            shim: self.host.shim.clone(),
+        })
+    }
+
+    async fn attempt(&self, call: Call, context: Context) -> Finish {
+        let args = call
+            .args
+            .bytes()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let values = match self
+            .checker
+            .values(args.filter(|text| !text.is_empty()).unwrap_or("{}"))
+        {
+            Ok(values) => values,
+            Err(misfits) => return result::refused(&misfits.join("\n")),
+        };
+        let spec = match self.spec(&call, &values) {
+            Ok(spec) => spec,
+            Err(why) => return result::refused(&why),
+        };
+        let (facts, orders) = match process::start(spec).await {
+            Ok(started) => started,
+            Err(error) => return result::refused(&cannot(&error)),
+        };
+        let Some(ended) = Following::new(self, context, orders).follow(facts).await else {
+            return result::refused(&format!("`{}` ended, and how was not seen.", self.shown));
+        };
+        match ended.reason {
+            Reason::Stopped => Finish::Stopped {
+                confirmed: ended.confirmed,
+            },
+            Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::OutOfMemory | Reason::ShimLost => {
+                result::finish(self, &ended, &self.checker.secrets(&values))
+            }
+        }
+    }
+}
+
+/// An empty path stands for the server's own folder.
+fn absolute(path: &Path) -> PathBuf {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Why a program cannot be started, with every cause.
+fn cannot(error: &dyn std::error::Error) -> String {
+    let mut text = format!("cannot {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+impl Tool for Command {
+    fn run(&self, call: Call, context: Context) -> Running {
+        let command = Command {
+            tool: self.tool.clone(),
+            host: Arc::clone(&self.host),
+            checker: Arc::clone(&self.checker),
+            output_schema: self.output_schema.clone(),
+            patterns: self.patterns.clone(),
+            shown: self.shown.clone(),
+        };
+        Box::pin(async move { command.attempt(call, context).await })
+    }
+
+    fn concurrency_max(&self) -> usize {
+        self.tool.concurrency as usize
+    }
+}
+
+type Answered = (Raw, Option<Settled>);
+
+/// A running program: what it says is passed on, and answers are passed back.
+struct Following<'a> {
+    command: &'a Command,
+    context: Context,
+    orders: Orders,
+    open: FuturesUnordered<BoxFuture<'static, Answered>>,
+    waiting: VecDeque<(Raw, Box<Question>)>,
+    asked: u32,
+}
+
+impl<'a> Following<'a> {
+    fn new(command: &'a Command, context: Context, orders: Orders) -> Following<'a> {
+        let open = FuturesUnordered::new();
+        Following {
+            command,
+            context,
+            orders,
+            open,
+            waiting: VecDeque::new(),
+            asked: 0,
+        }
+    }
+
+    async fn follow(mut self, mut facts: Facts) -> Option<Box<Ended>> {
+        let context = self.context.clone();
+        let stop = context.stop();
+        tokio::pin!(stop);
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                () = &mut stop, if !stopping => {
+                    stopping = true;
+                    self.orders.stop();
+                }
+                Some((id, settled)) = self.open.next(), if !self.open.is_empty() => match settled {
+                    Some(settled) => self.answer(descriptor::answer(&id, &settled)),
+                    // The task ended first; its stop is under way.
+                    None => self.orders.stop(),
+                },
+                fact = facts.next() => match fact? {
+                    Fact::Ended(ended) => return Some(ended),
+                    Fact::Line { bytes, more: false, .. } => {
+                        if let Some(note) = self.command.patterns.note(&bytes) {
+                            self.context.note(note.encode());
+                        }
+                    }
+                    Fact::Message(line) => self.hear(&line),
+                    Fact::Line { more: true, .. } | Fact::Garbled => {}
+                },
+            }
+        }
+    }
+
+    fn hear(&mut self, line: &[u8]) {
+        match descriptor::said(line) {
+            Said::Progress(note) if !note.is_empty() => self.context.note(note.encode()),
+            Said::Ask(id, question) if self.waiting.len() < QUESTIONS_WAITING_MAX => {
+                self.waiting.push_back((id, question));
+                self.ask_waiting();
+            }
+            Said::Ask(id, _) => self.answer(descriptor::unasked(&id, &Unasked::TooMany)),
+            Said::Progress(_) | Said::Unknown => {}
+        }
+    }
+
+    /// Asks as many questions as may be open at once.
+    fn ask_waiting(&mut self) {
+        let limits = &self.command.host.limits;
+        while self.open.len() < self.command.host.questions_max as usize {
+            let Some((id, question)) = self.waiting.pop_front() else {
+                break;
+            };
+            let checked = if self.asked < limits.asks_max {
+                outbound::question(&question, limits.question_max.0)
+            } else {
+                Err(Unasked::TooMany)
+            };
+            match checked {
+                Ok(ask) => {
+                    self.asked += 1;
+                    let context = self.context.clone();
+                    self.open.push(Box::pin(async move {
+                        let settled = context
+                            .ask(vec![ask])
+                            .await
+                            .ok()
+                            .and_then(|settled| settled.into_iter().next());
+                        (id, settled)
+                    }));
+                }
+                Err(why) => self.tell(descriptor::unasked(&id, &why)),
+            }
+        }
+        self.orders.waiting(!self.open.is_empty());
+    }
+
+    fn answer(&mut self, line: Vec<u8>) {
+        self.tell(line);
+        self.ask_waiting();
+    }
+
+    fn tell(&self, line: Vec<u8>) {
+        let orders = self.orders.clone();
+        // A program that does not read its answers must not keep its own stop from being seen. One that is gone
+        // needs none.
+        tokio::spawn(async move { orders.answer(line).await });
+    }
+}

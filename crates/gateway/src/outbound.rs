@@ -1,0 +1,224 @@
+//! The gate for what tools send: notes, questions and text are cleaned and bounded here before they are stored or
+//! shown (S22).
+//!
+//! `command` calls it for every fact that leaves a program; `dispatch` and `view` decode notes. Pure: it never
+//! asks, stores or sends.
+
+use longhaul_core::{event::Ask, task::Reader};
+use longhaul_mcp::{
+    canon, clean,
+    form::Form,
+    frame::{Obj, Raw},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use crate::question::{Kind, Stored};
+
+/// The most bytes of an encoded note (T4).
+pub const NOTE_BYTES_MAX: usize = 8 << 10;
+/// The most characters of a note's message.
+pub const NOTE_CHARS_MAX: usize = 1000;
+/// The most characters of a question's message.
+pub const MESSAGE_CHARS_MAX: usize = 4000;
+/// The most choices of one question.
+pub const CHOICES_MAX: usize = 100;
+
+/// What a running task shows: how far it is, and a line of text.
+///
+/// Stored as a JSON object; unknown members are ignored and absent ones are `None`, so that older and newer
+/// versions read each other's notes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Note {
+    /// How far; finite and not negative.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<f64>,
+    /// What `progress` is at the end; finite and positive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// In words: one line without hidden characters, at most [`NOTE_CHARS_MAX`] characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Note {
+    /// A note from what a tool said. Numbers that make no sense and an empty message are left out.
+    pub fn new(progress: Option<f64>, total: Option<f64>, message: Option<&str>) -> Note {
+        let message = message.map(|text| clean(text, NOTE_CHARS_MAX).trim().to_owned());
+        Note {
+            progress: progress.filter(|number| number.is_finite() && *number >= 0.0),
+            total: total.filter(|number| number.is_finite() && *number > 0.0),
+            message: message.filter(|text| !text.is_empty()),
+        }
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Note::default()
+    }
+
+    /// The note as bytes, at most [`NOTE_BYTES_MAX`] of them.
+    pub fn encode(&self) -> Vec<u8> {
+        // Invariant: 1,000 characters of at most 4 bytes, none of them escaped to more than 2, fit 8 KiB.
+        serde_json::to_vec(self).expect("numbers and text always serialize")
+    }
+
+    /// The note in these bytes; an empty note when they are none.
+    pub fn decode(bytes: &[u8]) -> Note {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+}
+
+/// A question as a tool asks it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Question {
+    /// The tool's own name for it.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// What is asked.
+    pub message: String,
+    /// The form to fill in. Without it, one field `answer`.
+    #[serde(default)]
+    pub form: Option<Raw>,
+    /// What may be answered, when there is no form.
+    #[serde(default)]
+    pub choices: Option<Vec<String>>,
+    /// The answer that is offered, when there is no form.
+    #[serde(default)]
+    pub default: Option<Json>,
+}
+
+/// Why a question is not asked. The tool reads the message and counts it as a decline.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unasked {
+    /// Nothing to read.
+    #[error("a question needs a message")]
+    NoMessage,
+    /// Both a form and choices.
+    #[error("give a form or choices, not both")]
+    FormAndChoices,
+    /// None, or more than [`CHOICES_MAX`].
+    #[error("a question offers 1 to {CHOICES_MAX} choices")]
+    Choices,
+    /// Larger than `limits.question_max`.
+    #[error("the question has {bytes} bytes, and {max} is the most")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: u64,
+    },
+    /// More than `limits.asks_max`, or too many at once.
+    #[error("too many questions")]
+    TooMany,
+    /// The form breaks a rule, or asks for a secret.
+    #[error("{0}")]
+    Form(String),
+}
+
+/// Checks a question and makes it ready to be asked of the task's owner.
+///
+/// # Errors
+/// [`Unasked`]; the question is then never shown.
+pub fn question(question: &Question, bytes_max: u64) -> Result<Ask, Unasked> {
+    let message = clean(&question.message, MESSAGE_CHARS_MAX).trim().to_owned();
+    if message.is_empty() {
+        return Err(Unasked::NoMessage);
+    }
+    let form = match (&question.form, &question.choices) {
+        (Some(_), Some(_)) => return Err(Unasked::FormAndChoices),
+        (Some(form), None) => form.clone(),
+        (None, choices) => {
+            let form = plain(choices.as_deref(), question.default.as_ref())?;
+            Raw::of(&form).map_err(|error| Unasked::Form(error.to_string()))?
+        }
+    };
+    let mut params = Obj::default();
+    params.set("mode", "form");
+    params.set("message", message.as_str());
+    params.set("requestedSchema", &form);
+    let form = Form::parse(&params.to_raw()).map_err(|error| Unasked::Form(error.to_string()))?;
+    let mut request = Obj::default();
+    request.set("method", "elicitation/create");
+    request.set("params", &form.params());
+    let request = request.to_raw();
+    if request.text().len() as u64 > bytes_max {
+        return Err(Unasked::TooLarge {
+            bytes: request.text().len(),
+            max: bytes_max,
+        });
+    }
+    let bind = canon::digest(&request).map_err(|error| Unasked::Form(error.to_string()))?;
+    let label = question.label.as_deref().map(|label| clean(label, 64));
+    let body = Stored {
+        label,
+        kind: Kind::Form,
+        request,
+    }
+    .encode();
+    Ok(Ask {
+        reader: Reader::Client,
+        body,
+        bind,
+    })
+}
+
+/// The form of a question that has one field, `answer`.
+fn plain(choices: Option<&[String]>, default: Option<&Json>) -> Result<Json, Unasked> {
+    let mut field = Map::new();
+    field.insert("type".to_owned(), "string".into());
+    if let Some(choices) = choices {
+        if choices.is_empty() || choices.len() > CHOICES_MAX {
+            return Err(Unasked::Choices);
+        }
+        field.insert("enum".to_owned(), json!(choices));
+    }
+    if let Some(default) = default {
+        field.insert("default".to_owned(), default.clone());
+    }
+    Ok(json!({ "type": "object", "properties": { "answer": field }, "required": ["answer"] }))
+}
+
+/// The last lines of what a program wrote on standard error, fit to be shown: no escape sequences, no hidden
+/// characters, none of `secrets`, at most `bytes_max` bytes.
+pub fn tail(bytes: &[u8], bytes_max: usize, secrets: &[String]) -> String {
+    const LINE_CHARS_MAX: usize = 2000;
+    let mut text = String::from_utf8_lossy(bytes).into_owned();
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        text = text.replace(secret.as_str(), "[secret]");
+    }
+    let lines = text.lines().map(|line| {
+        let shown = line.rsplit('\r').find(|part| !part.is_empty()).unwrap_or("");
+        clean(&plain_text(shown), LINE_CHARS_MAX)
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.trim_end();
+    let mut start = text.len().saturating_sub(bytes_max);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let kept = &text[start..];
+    // A cut line is left out, unless it is the only one.
+    match kept.find('\n').filter(|_| start > 0) {
+        Some(newline) => kept[newline + 1..].to_owned(),
+        None => kept.to_owned(),
+    }
+}
+
+/// `text` without terminal escape sequences.
+fn plain_text(text: &str) -> String {
+    let mut plain = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '\u{1b}' {
+            plain.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('[') => while chars.next().is_some_and(|c| !('\u{40}'..='\u{7e}').contains(&c)) {},
+            Some(']') => while chars.next().is_some_and(|c| c != '\u{7}' && c != '\u{1b}') {},
+            Some(_) | None => {}
+        }
+    }
+    plain
+}
