@@ -11,6 +11,9 @@ fn every_planted_fault_is_listed() {
     let mut planted = BTreeSet::new();
     for entry in fs::read_dir(source).expect("read the source") {
         let path = entry.expect("read the source").path();
+        if path.ends_with("fault.rs") {
+            continue;
+        }
         let text = fs::read_to_string(&path).expect("read a source file");
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
