@@ -1,10 +1,16 @@
 //! `cargo xtask docs --check | --write`: generated pages against their generators.
 //!
-//! A page whose text lives in code is printed by that code. Each page is one row of [`PAGES`].
+//! A page whose text lives in code is made from that code. Each page is one row of [`PAGES`].
 
-use std::fs;
+use std::{fmt::Write as _, fs};
 
-use crate::{Outcome, program::Program, workspace::root};
+use serde_json::Value;
+
+use crate::{
+    Outcome,
+    program::Program,
+    workspace::{items, root, target, text},
+};
 
 /// One generated page.
 struct Page {
@@ -16,8 +22,8 @@ struct Page {
 
 /// What makes a page.
 enum Maker {
-    /// The binary prints it, given these arguments.
-    Binary(&'static [&'static str]),
+    /// A function of this file, from what the binary prints.
+    Binary(fn() -> Result<String, String>),
     /// A test of this package compares it, and writes it when `LONGHAUL_BLESS=1`.
     Test {
         package: &'static str,
@@ -30,12 +36,16 @@ const PAGES: &[Page] = &[
         path: "docs/reference/states.md",
         from: Maker::Test {
             package: "longhaul-core",
-            test: "the_picture_of_the_states_is_up_to_date",
+            test: "the_picture_of_the_states_is_the_committed_one",
         },
     },
     Page {
         path: "docs/reference/settings.md",
-        from: Maker::Binary(&["config", "schema", "--markdown"]),
+        from: Maker::Binary(settings),
+    },
+    Page {
+        path: "docs/reference/commands.md",
+        from: Maker::Binary(commands),
     },
 ];
 
@@ -45,19 +55,17 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         [one] if one == "--write" => true,
         _ => return Err("say `docs --check` or `docs --write`".to_owned()),
     };
+    Program::cargo()
+        .args(["build", "--quiet", "--locked", "-p", "longhaul"])
+        .run()?;
     let mut stale = Vec::new();
     for page in PAGES {
-        match page.from {
-            Maker::Binary(binary_arguments) => {
-                if !binary_page(page.path, binary_arguments, write)? {
-                    stale.push(page.path);
-                }
-            }
-            Maker::Test { package, test } => {
-                if test_page(package, test, write).is_err() {
-                    stale.push(page.path);
-                }
-            }
+        let agrees = match page.from {
+            Maker::Binary(make) => compare(page.path, &make()?, write)?,
+            Maker::Test { package, test } => test_page(package, test, write),
+        };
+        if !agrees {
+            stale.push(page.path);
         }
     }
     if stale.is_empty() {
@@ -70,25 +78,112 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     ))
 }
 
-/// Compares or writes one page that the binary prints; says whether it agrees.
-fn binary_page(path: &str, binary_arguments: &[&str], write: bool) -> Result<bool, String> {
-    let made = Program::cargo()
-        .args(["run", "--quiet", "--locked", "-p", "longhaul", "--"])
-        .args(binary_arguments)
-        .output()?;
+/// Compares or writes one page; says whether it agrees.
+fn compare(path: &str, made: &str, write: bool) -> Result<bool, String> {
     let file = root().join(path);
     if write {
         fs::write(&file, made).map_err(|error| format!("cannot write `{path}`: {error}"))?;
-        println!("docs: wrote {path}");
         return Ok(true);
     }
     Ok(fs::read_to_string(&file).is_ok_and(|present| present == made))
 }
 
-fn test_page(package: &str, test: &str, write: bool) -> Outcome {
-    let mut program = Program::cargo().args(["test", "--quiet", "--locked", "-p", package, test]);
+fn test_page(package: &str, test: &str, write: bool) -> bool {
+    let mut program =
+        Program::cargo().args(["test", "--quiet", "--locked", "-p", package, "--test", "it", test]);
     if write {
         program = program.env("LONGHAUL_BLESS", "1");
     }
-    program.run()
+    program.run().is_ok()
+}
+
+fn longhaul(arguments: &[&str]) -> Result<String, String> {
+    Program::new(target()?.join("debug/longhaul"))
+        .args(arguments)
+        .env("COLUMNS", "100")
+        .output()
+}
+
+/// Every setting, from the schema that the configuration prints about itself.
+fn settings() -> Result<String, String> {
+    let schema: Value = serde_json::from_str(&longhaul(&["config", "schema"])?)
+        .map_err(|error| format!("`longhaul config schema` printed no JSON: {error}"))?;
+    let mut page = String::from(
+        "# Settings\n\nGenerated from the declarations in `longhaul-gateway`; do not edit.\n\
+         The same text is in the JSON Schema that `longhaul config schema` prints, for editors.\n\n\
+         A setting outside `[tools.NAME]` can be overridden by the environment: `LONGHAUL_SECTION__KEY`.\n",
+    );
+    for (name, section) in members(&schema["properties"]) {
+        let (title, table) = match name {
+            "tools" => (
+                "[tools.NAME]".to_owned(),
+                &section["additionalProperties"]["properties"],
+            ),
+            _ => (format!("[{name}]"), &section["properties"]),
+        };
+        if table.is_object() {
+            section_of(&mut page, &title, table);
+        }
+    }
+    Ok(page)
+}
+
+fn section_of(page: &mut String, title: &str, table: &Value) {
+    page.push_str(&format!(
+        "\n## `{title}`\n\n| key | default | what it does |\n|---|---|---|\n"
+    ));
+    for (key, setting) in members(table) {
+        let default = match &setting["default"] {
+            Value::Null => String::new(),
+            Value::String(words) => format!("`{words}`"),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                format!("`{other}`")
+            }
+        };
+        let words = text(&setting["description"]).replace(['\n', '|'], " ");
+        let values: Vec<String> = items(&setting["enum"])
+            .map(|value| format!("`{}`", text(value)))
+            .collect();
+        let values = if values.is_empty() {
+            String::new()
+        } else {
+            format!(" One of {}.", values.join(", "))
+        };
+        if writeln!(page, "| `{key}` | {default} | {words}{values} |").is_err() {
+            return;
+        }
+    }
+}
+
+fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, member)| (name.as_str(), member))
+}
+
+/// Every command with its help, as the binary prints it.
+fn commands() -> Result<String, String> {
+    let top = longhaul(&["--help"])?;
+    let names: Vec<&str> = top
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let mut page = format!(
+        "# Commands\n\nGenerated from the declarations in the binary; do not edit.\n\n```\n{}\n```\n",
+        top.trim_end()
+    );
+    for name in names {
+        let help = longhaul(&[name, "--help"])?;
+        page.push_str(&format!(
+            "\n## `longhaul {name}`\n\n```\n{}\n```\n",
+            help.trim_end()
+        ));
+    }
+    Ok(page)
 }
