@@ -13,8 +13,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_core::future::BoxFuture;
 use longhaul_core::{Body, Millis, RunnerId, StepId, Task, TaskId};
 
+pub mod crypt;
 mod error;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod layout;
 pub mod memory;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod migrate;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod step;
 
 pub use error::{Error, Fault};

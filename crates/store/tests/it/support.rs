@@ -1,6 +1,7 @@
 //! What the cases need: a store with a way to lose its runners, and rows to put into it.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,8 +15,11 @@ use longhaul_core::{
 };
 use longhaul_store::{
     Clock, Committed, Error, Owner, Query, Row, Runner, Scope, Shared, Slot, Snapshot, Step, Store, Write,
+    crypt::KeyRing,
     memory::Memory,
+    sqlite::{self, Sqlite},
 };
+use tempfile::TempDir;
 
 /// A store under test.
 pub(crate) struct Rig {
@@ -25,6 +29,7 @@ pub(crate) struct Rig {
 
 enum Backend {
     Memory(Arc<Memory>),
+    Sqlite(TempDir),
 }
 
 impl Rig {
@@ -36,10 +41,19 @@ impl Rig {
         }
     }
 
+    pub(crate) fn sqlite() -> Rig {
+        let directory = TempDir::new().unwrap();
+        Rig {
+            store: Arc::new(sqlite(directory.path())),
+            backend: Backend::Sqlite(directory),
+        }
+    }
+
     /// A handle of another process on the same data.
     pub(crate) async fn another(&self) -> Shared {
         match &self.backend {
             Backend::Memory(memory) => memory.clone(),
+            Backend::Sqlite(directory) => Arc::new(sqlite(directory.path())),
         }
     }
 
@@ -48,6 +62,8 @@ impl Rig {
         drop(store);
         match &self.backend {
             Backend::Memory(memory) => memory.kill(runner),
+            // The lock went with the store.
+            Backend::Sqlite(_) => {}
         }
     }
 
@@ -59,6 +75,18 @@ impl Rig {
     pub(crate) async fn task(&self, id: TaskId) -> Option<Row> {
         self.store.read(Query::Task(id)).await.unwrap().rows.pop()
     }
+}
+
+/// A store in this directory, under a key that every test knows.
+pub(crate) fn sqlite(directory: &Path) -> Sqlite {
+    let keys = KeyRing::new([42; 32], &[]);
+    Sqlite::open(sqlite::Options {
+        directory: directory.to_owned(),
+        keys,
+        clock: clock(),
+        allow_network_file_system: false,
+    })
+    .unwrap()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the engine's clock is above this crate")]

@@ -18,6 +18,15 @@ macro_rules! contract {
                 }
             )+)+
         }
+
+        mod sqlite {
+            $($(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    super::$topic::$case(crate::support::Rig::sqlite()).await;
+                }
+            )+)+
+        }
     };
 }
 
