@@ -100,6 +100,20 @@ fn report(verdicts: &BTreeMap<String, Verdict>, apart: &NotApplicable) {
 fn compare(verdicts: &BTreeMap<String, Verdict>, partial: bool) -> Outcome {
     let baseline: BTreeMap<String, String> = serde_json::from_str(&read(&format!("{RIG}/baseline.json"))?)
         .map_err(|error| format!("`baseline.json` is not a map of scenario to reason: {error}"))?;
+    let wrong = unexpected(verdicts, &baseline, partial);
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("conformance:\n  {}", wrong.join("\n  ")))
+    }
+}
+
+/// What differs from the baseline; `partial` when only some scenarios ran.
+fn unexpected(
+    verdicts: &BTreeMap<String, Verdict>,
+    baseline: &BTreeMap<String, String>,
+    partial: bool,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, verdict) in verdicts {
         match (verdict.wrong.is_empty(), baseline.contains_key(name)) {
@@ -112,11 +126,7 @@ fn compare(verdicts: &BTreeMap<String, Verdict>, partial: bool) -> Outcome {
         let gone = baseline.keys().filter(|name| !verdicts.contains_key(*name));
         wrong.extend(gone.map(|name| format!("{name} is in the baseline but does not run")));
     }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("conformance:\n  {}", wrong.join("\n  ")))
-    }
+    wrong
 }
 
 /// What does not apply, and why: whole scenarios, and single checks of scenarios that do apply.
@@ -382,4 +392,49 @@ fn answers(port: u16) -> bool {
         && stream.write_all(request.as_bytes()).is_ok()
         && stream.read_exact(&mut first).is_ok()
         && &first == b"HTTP/"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{NotApplicable, Verdict, judge, unexpected};
+
+    fn apart(check: &str) -> NotApplicable {
+        let checks = BTreeMap::from([(check.to_owned(), "a reason".to_owned())]);
+        NotApplicable {
+            scenarios: BTreeMap::new(),
+            checks,
+        }
+    }
+
+    #[test]
+    fn a_warning_is_wrong_and_a_check_that_does_not_apply_is_skipped() {
+        let checks =
+            r#"[{"id":"a","status":"SUCCESS"},{"id":"b","status":"WARNING"},{"id":"c","status":"FAILURE"}]"#;
+        let verdict = judge(checks, &apart("c")).unwrap();
+        assert_eq!((verdict.passed, verdict.skipped, verdict.wrong.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_scenario_without_a_single_check_is_wrong() {
+        assert_eq!(judge("[]", &apart("c")).unwrap().wrong.len(), 1);
+    }
+
+    #[test]
+    fn a_new_failure_and_a_stale_line_are_both_unexpected() {
+        let failing = || Verdict {
+            wrong: vec!["x".to_owned()],
+            ..Verdict::default()
+        };
+        let verdicts = BTreeMap::from([
+            ("fails".to_owned(), failing()),
+            ("known".to_owned(), failing()),
+            ("mended".to_owned(), Verdict::default()),
+        ]);
+        let reason = |name: &str| (name.to_owned(), "a reason".to_owned());
+        let baseline = BTreeMap::from([reason("known"), reason("mended"), reason("gone")]);
+        assert_eq!(unexpected(&verdicts, &baseline, false).len(), 3);
+        assert_eq!(unexpected(&verdicts, &baseline, true).len(), 2);
+    }
 }

@@ -181,3 +181,77 @@ fn check_tree(metadata: &Value, name: &str, banned: &[&str], wrong: &mut Vec<Str
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{check_imports, check_reasons, check_tree};
+
+    fn wrong(package: &Value) -> Vec<String> {
+        let mut wrong = Vec::new();
+        check_imports(package, &mut wrong);
+        wrong
+    }
+
+    fn package(name: &str, import: &str) -> Value {
+        json!({ "name": name, "dependencies": [{ "name": import, "kind": null }] })
+    }
+
+    #[test]
+    fn an_arrow_that_points_up_is_refused() {
+        assert!(wrong(&package("longhaul-engine", "longhaul-store")).is_empty());
+        assert!(wrong(&package("longhaul-store", "longhaul-engine"))[0].contains("arrows point down"));
+        assert!(wrong(&package("longhaul-engine", "longhaul-mcp"))[0].contains("arrows point down"));
+    }
+
+    #[test]
+    fn a_guarded_library_is_refused_to_others() {
+        assert!(wrong(&package("longhaul-store", "rusqlite")).is_empty());
+        assert!(wrong(&package("longhaul-gateway", "rusqlite"))[0].contains("rusqlite"));
+        assert!(wrong(&package("longhaul-gateway", "rmcp"))[0].contains("rmcp"));
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_refused() {
+        assert!(wrong(&package("longhaul-new", "serde"))[0].contains("has no row"));
+    }
+
+    #[test]
+    fn io_deep_in_a_pure_tree_is_found_and_a_development_arrow_is_not() {
+        let tree = |kind: Value| {
+            json!({
+                "workspace_members": ["core"],
+                "packages": [{ "id": "core", "name": "longhaul-core" }, { "id": "a", "name": "a" }, { "id": "t", "name": "tokio" }],
+                "resolve": { "nodes": [
+                    { "id": "core", "deps": [{ "pkg": "a", "dep_kinds": [{ "kind": kind }] }] },
+                    { "id": "a", "deps": [{ "pkg": "t", "dep_kinds": [{ "kind": null }] }] },
+                ] },
+            })
+        };
+        let found = |kind: Value| {
+            let mut wrong = Vec::new();
+            check_tree(&tree(kind), "longhaul-core", &["tokio"], &mut wrong);
+            wrong.len()
+        };
+        assert_eq!(found(Value::Null), 1);
+        assert_eq!(found(json!("dev")), 0);
+    }
+
+    #[test]
+    fn a_library_without_a_reason_is_refused() {
+        let mut wrong = Vec::new();
+        check_reasons(
+            &package("longhaul-core", "serde"),
+            "x\n| `serde` | why |\n",
+            &mut wrong,
+        );
+        assert!(wrong.is_empty());
+        check_reasons(
+            &package("longhaul-core", "serde_json"),
+            "x\n| `serde` | why |\n",
+            &mut wrong,
+        );
+        assert_eq!(wrong.len(), 1);
+    }
+}
