@@ -4,8 +4,11 @@
 //! opens the sealed id, reads what the checks need, passes the gate, and acts through `Engine::transact`, where
 //! the gate is asked once more on the locked snapshot. A reply is made after the commit.
 
+mod answers;
 mod backend;
 mod call;
+mod held;
+mod rounds;
 mod tasks;
 
 use std::sync::Arc;
@@ -19,13 +22,14 @@ use longhaul_mcp::{
 };
 use longhaul_store::{Error as StoreError, Fault, Query, Row, Scope, Slot};
 
-pub use call::{Held, Step};
+pub use held::{Held, Step};
 
 use crate::{
     catalog::Catalog,
     gate::{self, Action, View},
     identity::Caller,
-    listen::Listener,
+    listen::{self, Listener},
+    quota::Quota,
     request_state::Sealer,
     sealed_id::{Keys, owner_digest},
     view,
@@ -44,19 +48,30 @@ struct Inner {
     states: Sealer,
     settings: Settings,
     started_at: Millis,
+    held: Quota,
+    streams: Quota,
+    rounds: rounds::Rounds,
 }
 
 /// The limits that dispatch keeps.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Tasks are offered (`tasks.enabled`). When not, those that exist are still read and cancelled.
+    pub tasks_enabled: bool,
     /// The most open tasks of one owner (`tasks.open_max`).
     pub open_max: u64,
+    /// The most calls of one owner that wait for their reply (`tasks.held_max`).
+    pub held_max: usize,
+    /// The most calls of one owner that asked before they were a task (`tasks.questions_before_max`).
+    pub rounds_max: usize,
     /// Where MCP clients reach this server, for people; `None` when it serves none.
     pub mcp_url: Option<String>,
     /// For how long the tool list may be cached by a client, in milliseconds.
     pub list_cache_ms: u64,
-    /// The most tasks that one stream follows (`listen.tasks_max`).
-    pub listen_tasks_max: usize,
+    /// What one owner's streams are limited to.
+    pub listen: listen::Limits,
+    /// What poll intervals are hinted.
+    pub poll: view::Poll,
     /// How long a call that asks before it is a task waits for its next round.
     pub round_max: Span,
     /// How long a finished call that never was handed out as a task is kept.
@@ -68,10 +83,14 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            tasks_enabled: true,
             open_max: 200,
+            held_max: 200,
+            rounds_max: 5,
             mcp_url: None,
             list_cache_ms: 60_000,
-            listen_tasks_max: 16,
+            listen: listen::Limits::default(),
+            poll: view::Poll::default(),
             round_max: Span::seconds(60 * 60),
             answered_kept: Span::seconds(5 * 60),
             expired_kept: Span::seconds(60 * 60),
@@ -94,20 +113,25 @@ impl Dispatch {
     pub fn new(engine: Engine, catalog: Arc<Catalog>, keys: Keys, settings: Settings) -> Dispatch {
         let states = Sealer::new(&keys);
         let started_at = engine.now();
+        let inner = Inner {
+            engine,
+            catalog,
+            keys,
+            states,
+            settings,
+            started_at,
+            held: Quota::default(),
+            streams: Quota::default(),
+            rounds: rounds::Rounds::default(),
+        };
         Dispatch {
-            inner: Arc::new(Inner {
-                engine,
-                catalog,
-                keys,
-                states,
-                settings,
-                started_at,
-            }),
+            inner: Arc::new(inner),
         }
     }
 
     /// Serves one request.
-    pub async fn handle(&self, caller: &Caller, incoming: Incoming) -> Handled {
+    pub async fn handle(&self, caller: &Caller, mut incoming: Incoming) -> Handled {
+        incoming.client.tasks &= self.inner.settings.tasks_enabled;
         let reply = match incoming.request {
             Request::Discover => Ok(self.discover()),
             Request::ListTools { cursor } => self.list_tools(cursor.as_deref()),
@@ -121,9 +145,14 @@ impl Dispatch {
             Request::UpdateTask { task, responses } => self.update(caller, &task, responses).await,
             Request::CancelTask { task } => self.cancel(caller, &task).await,
             Request::Listen(filter) => {
-                return Handled::Listen(Box::new(
-                    Listener::new(self.clone(), caller.clone(), filter).await,
-                ));
+                let limits = &self.inner.settings.listen;
+                return match self.inner.streams.take(&caller.owner, limits.streams_max) {
+                    Some(place) => {
+                        let listener = Listener::new(self.clone(), caller.clone(), filter, place).await;
+                        Handled::Listen(Box::new(listener))
+                    }
+                    None => Handled::Reply(Box::new(Reply::Error(limits.refusal()))),
+                };
             }
         };
         Handled::Reply(Box::new(reply.unwrap_or_else(Reply::Error)))
@@ -151,7 +180,7 @@ impl Dispatch {
 
     fn discover(&self) -> Reply {
         Reply::Discover(Discovery {
-            tasks: true,
+            tasks: self.inner.settings.tasks_enabled,
             logging: true,
             instructions: Some(INSTRUCTIONS.to_owned()),
             cache: self.cache(),
@@ -224,7 +253,7 @@ impl Dispatch {
 
     /// A task as its owner sees it.
     pub(crate) fn view(&self, row: &Row, now: Millis) -> longhaul_mcp::TaskView {
-        view::task(row, now, &self.inner.keys)
+        view::task(row, now, &self.inner.keys, self.inner.settings.poll)
     }
 }
 

@@ -4,6 +4,8 @@
 //! content type, sizes, slow senders), hands the frame to the edge of its generation, and sends what dispatch
 //! gives back, as one JSON object or as a stream of events. It decides nothing about tasks.
 
+pub mod connections;
+
 mod body;
 mod guard;
 mod sse;
@@ -39,6 +41,9 @@ use crate::{
 pub struct Limits {
     /// The largest body, in bytes (`server.body_max`).
     pub body_max: usize,
+    /// The most bytes of all bodies in memory at once; further requests wait for a place
+    /// (`server.bodies_max`).
+    pub bodies_max: usize,
     /// How long a sender may take to send its body.
     pub body_time: Duration,
     /// How often an idle stream gets a comment, so that nobody on the way cuts it (B-28).
@@ -47,16 +52,20 @@ pub struct Limits {
     pub reader_time: Duration,
     /// A missing `Mcp-Name` on task methods is refused.
     pub strict_headers: bool,
+    /// What a frame may hold.
+    pub scan: scan::Limits,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_max: 4 * 1024 * 1024,
+            bodies_max: 64 * 1024 * 1024,
             body_time: Duration::from_secs(15),
             keep_alive: Duration::from_secs(15),
             reader_time: Duration::from_secs(30),
             strict_headers: false,
+            scan: scan::Limits::default(),
         }
     }
 }
@@ -67,6 +76,7 @@ struct Shared {
     catalog: Arc<Catalog>,
     limits: Arc<Limits>,
     allowed: Arc<Allowed>,
+    bodies: body::Budget,
 }
 
 impl Shared {
@@ -74,7 +84,7 @@ impl Shared {
         then(&Offer {
             tasks: true,
             strict_headers: self.limits.strict_headers,
-            limits: scan::Limits::default(),
+            limits: self.limits.scan,
             tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
         })
     }
@@ -82,11 +92,13 @@ impl Shared {
 
 /// The router of the MCP endpoint.
 pub fn router(dispatch: Dispatch, catalog: Arc<Catalog>, limits: Limits, allowed: Allowed) -> Router {
+    let bodies = body::Budget::new(limits.bodies_max);
     let shared = Shared {
         dispatch,
         catalog,
         limits: Arc::new(limits),
         allowed: Arc::new(allowed),
+        bodies,
     };
     Router::new().route("/mcp", any(endpoint)).with_state(shared)
 }
@@ -105,7 +117,7 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
             "send `Content-Type: application/json`",
         );
     }
-    let bytes = match body::read(body, &parts.headers, &shared.limits).await {
+    let bytes = match body::read(body, &parts.headers, &shared.limits, &shared.bodies).await {
         Ok(bytes) => bytes,
         Err(refusal) => return refusal.into_response(),
     };
@@ -115,7 +127,7 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes())),
     );
-    match shared.offer(|offer| edge::parse(Some(&headers), &bytes, offer)) {
+    match shared.offer(|offer| edge::parse(Some(&headers), bytes.as_slice(), offer)) {
         Err(malformed) => refused(&malformed),
         Ok(Message::Notice(_)) => StatusCode::ACCEPTED.into_response(),
         Ok(Message::Request(incoming)) => serve(shared, *incoming, accepts_stream(&parts.headers)).await,

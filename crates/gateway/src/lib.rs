@@ -18,4 +18,7 @@ pub mod outbound;
 pub mod question;
 pub mod request_state;
 pub mod sealed_id;
+pub mod server;
 pub mod view;
+
+mod quota;

@@ -8,12 +8,51 @@ use std::collections::{BTreeMap, VecDeque};
 
 use longhaul_core::TaskId;
 use longhaul_engine::watch::Watcher;
-use longhaul_mcp::{Push, Reply, request::Filter};
+use longhaul_mcp::{
+    Push, Reply, RpcError,
+    request::Filter,
+    rpc_error::{Refusal, RefusalCode, Who},
+};
 
-use crate::{dispatch::Dispatch, gate::Action, identity::Caller};
+use crate::{dispatch::Dispatch, gate::Action, identity::Caller, quota::Place};
+
+/// What one owner's streams are limited to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most tasks that one stream follows (`server.stream_tasks_max`).
+    pub tasks_max: usize,
+    /// The most streams that one owner has open (`server.streams_max`).
+    pub streams_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            tasks_max: 16,
+            streams_max: 64,
+        }
+    }
+}
+
+impl Limits {
+    /// What an owner is told who has too many streams.
+    pub(crate) fn refusal(self) -> RpcError {
+        let most = self.streams_max;
+        RpcError::refused(
+            RefusalCode::OverLimit,
+            format!("{most} streams of yours are open, which is the most (`server.streams_max`): close one"),
+            Refusal {
+                reason: "stream_limit".into(),
+                who: Who::Caller,
+                retry_after_ms: None,
+            },
+        )
+    }
+}
 
 /// One stream.
 pub struct Listener {
+    _place: Place,
     dispatch: Dispatch,
     caller: Caller,
     watcher: Watcher,
@@ -33,9 +72,10 @@ pub enum Tick {
 }
 
 impl Listener {
-    pub(crate) async fn new(dispatch: Dispatch, caller: Caller, filter: Filter) -> Listener {
+    pub(crate) async fn new(dispatch: Dispatch, caller: Caller, filter: Filter, place: Place) -> Listener {
         let watcher = dispatch.watcher();
         let mut listener = Listener {
+            _place: place,
             ends: filter.tasks.is_some(),
             dispatch,
             caller,
@@ -45,7 +85,7 @@ impl Listener {
         };
         let mut snapshots = Vec::new();
         let mut named = Vec::new();
-        let tasks_max = listener.dispatch.settings().listen_tasks_max;
+        let tasks_max = listener.dispatch.settings().listen.tasks_max;
         for sealed in filter.tasks.iter().flatten() {
             if named.len() == tasks_max {
                 break;

@@ -64,8 +64,40 @@ impl From<Declared> for Answers {
     }
 }
 
+/// What poll intervals are hinted: often while a task is young, seldom when it is old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll {
+    /// The shortest.
+    pub min: Span,
+    /// The longest while a task is younger than 15 minutes.
+    pub max: Span,
+    /// From 15 minutes on.
+    pub slow: Span,
+}
+
+impl Default for Poll {
+    fn default() -> Poll {
+        Poll {
+            min: Span(500),
+            max: Span::seconds(5),
+            slow: Span::seconds(15),
+        }
+    }
+}
+
+impl Poll {
+    /// When to ask again: after a tenth of the task's age, within the limits.
+    fn hint(self, row: &Row, now: Millis) -> Span {
+        let age = now.since(row.created_at);
+        if age > Span::seconds(15 * 60) {
+            return self.slow;
+        }
+        Span(age.0 / 10).min(self.max).max(self.min)
+    }
+}
+
 /// A row with its bodies, as its owner sees it at `now`.
-pub fn task(row: &Row, now: Millis, keys: &Keys) -> TaskView {
+pub fn task(row: &Row, now: Millis, keys: &Keys, poll: Poll) -> TaskView {
     let note = Note::decode(&row.note);
     TaskView {
         id: keys.seal(row.id, &row.owner, row.created_at),
@@ -80,7 +112,7 @@ pub fn task(row: &Row, now: Millis, keys: &Keys) -> TaskView {
         created_at: row.created_at,
         updated_at: row.updated_at,
         ttl_ms: Some(row.task.expires_at.since(row.created_at).0.max(1)),
-        poll_ms: Some(poll_hint(row, now).0),
+        poll_ms: Some(poll.hint(row, now).0),
         status_message: note.message.clone(),
         progress: progress(&note),
         metadata: row
@@ -97,16 +129,6 @@ pub fn progress(note: &Note) -> Option<Progress> {
         total: note.total,
         message: note.message.clone(),
     })
-}
-
-/// When to ask again: a tenth of the task's age, between 0.5 s and 5 s; 15 s once it is older than 15 minutes.
-fn poll_hint(row: &Row, now: Millis) -> Span {
-    let age = now.since(row.created_at);
-    if age > Span::seconds(15 * 60) {
-        Span::seconds(15)
-    } else {
-        Span((age.0 / 10).clamp(500, 5_000))
-    }
 }
 
 /// Whether the time to live of a task that had ended before is over: its owner reads that it has expired.

@@ -18,7 +18,6 @@ use crate::{
     identity::{Caller, Origin},
     outbound::Note,
     question::{Kind, Stored},
-    view,
 };
 
 impl Backend for Dispatch {
@@ -258,10 +257,9 @@ impl Page {
                 .await
                 .map_err(|error| local(store_reply(&error)))?;
             let full = found.rows.len() >= self.limit;
-            let mut last = None;
             for row in found.rows {
                 self.before = Some((row.created_at, row.id));
-                last = Some(row.name.clone());
+                let name = row.name.clone();
                 let state = api::State::of(&row.task);
                 if self.filter.status.is_some_and(|wanted| wanted != state) {
                     continue;
@@ -269,7 +267,7 @@ impl Page {
                 let task = self.with_questions(dispatch, row, found.now).await?;
                 self.tasks.push(task);
                 if self.tasks.len() == self.limit {
-                    return Ok(last);
+                    return Ok(Some(name));
                 }
             }
             if !full {

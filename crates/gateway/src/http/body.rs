@@ -1,5 +1,7 @@
 //! Reads a body: no more than the limit, and no slower than the time that a sender has.
 
+use std::sync::Arc;
+
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderValue, StatusCode, header},
@@ -7,6 +9,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Limits;
 
@@ -18,15 +21,60 @@ pub(super) enum Refusal {
     Broken,
 }
 
-pub(super) async fn read(body: Body, headers: &HeaderMap, limits: &Limits) -> Result<Bytes, Refusal> {
+/// How many bytes of bodies this listener holds at once.
+#[derive(Clone)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+/// A body in memory; it gives its share of the budget back when it is dropped.
+pub(super) struct Held {
+    bytes: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+/// The budget is counted in units of this many bytes.
+const UNIT: usize = 1024;
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Budget {
+        Budget(Arc::new(Semaphore::new(
+            (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS),
+        )))
+    }
+
+    /// A share for a body of this size, when there is room for it.
+    async fn share(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let units = u32::try_from(bytes.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX);
+        Arc::clone(&self.0)
+            .acquire_many_owned(units)
+            .await
+            .expect("the semaphore is never closed")
+    }
+}
+
+impl Held {
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+pub(super) async fn read(
+    body: Body,
+    headers: &HeaderMap,
+    limits: &Limits,
+    budget: &Budget,
+) -> Result<Held, Refusal> {
     let body_max = limits.body_max;
     let announced = headers
         .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > body_max as u64) {
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > body_max) {
         return Err(Refusal::TooLarge { body_max });
     }
     let reading = async {
+        // A body of unknown length may become as large as any.
+        let share = budget
+            .share(announced.unwrap_or(body_max).min(limits.bodies_max))
+            .await;
         let mut stream = body.into_data_stream();
         let mut bytes = BytesMut::new();
         while let Some(chunk) = stream.next().await {
@@ -36,7 +84,10 @@ pub(super) async fn read(body: Body, headers: &HeaderMap, limits: &Limits) -> Re
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok(bytes.freeze())
+        Ok(Held {
+            bytes: bytes.freeze(),
+            _share: share,
+        })
     };
     tokio::time::timeout(limits.body_time, reading)
         .await

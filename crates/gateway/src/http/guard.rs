@@ -43,6 +43,11 @@ impl Allowed {
         }
     }
 
+    /// The authorities under which this server may be reached.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// Both headers are checked apart: each alone has been the hole of some server.
     pub(super) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
         let one = |name: header::HeaderName| {
