@@ -125,10 +125,10 @@ fn check(spec: &Spec) -> Result<(), Unstartable> {
             what,
         })
     };
-    if spec.argv.iter().any(|argument| has_nul(argument)) {
+    if spec.argv.iter().any(has_nul) {
         return nul("an argument");
     }
-    if variables().any(|text| has_nul(text)) || has_nul(&spec.own_variables()) {
+    if variables().any(has_nul) || has_nul(spec.own_variables()) {
         return nul("a variable");
     }
     if has_nul(spec.program.as_os_str()) || has_nul(spec.cwd.as_os_str()) {

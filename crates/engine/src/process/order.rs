@@ -139,10 +139,13 @@ pub(super) fn receive_streams(socket: BorrowedFd<'_>) -> io::Result<Streams> {
         &mut control,
         receive_flags(),
     )?;
-    let mut received = control.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
+    let mut received = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            received.extend(descriptors);
+        }
+    }
+    let mut received = received.into_iter();
     let mut next = || {
         received
             .next()

@@ -58,7 +58,6 @@ pub fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    signals::block()?;
     // Refused only to a group's leader, which is in a group of its own already.
     let _leader = setsid();
     become_subreaper()?;
@@ -85,10 +84,12 @@ fn serve() -> io::Result<()> {
             );
         }
     };
+    // Not before: the command would inherit the mask, and TERM would not end it.
+    let signals = signals::Signals::open()?;
     tell(&mut socket, &Report::Started { pid: main })?;
     let mut shim = Shim {
         socket,
-        signals: signals::Signals::open()?,
+        signals,
         main,
         exit: None,
     };
@@ -164,20 +165,21 @@ impl Shim {
     /// Waits for a reason to end the tree; returns it with the grace.
     fn watch(&mut self, memory_max: Option<u64>, grace: Duration) -> io::Result<(Why, Duration)> {
         loop {
-            let ready = self.wait(memory_max.map(|_| MEMORY_TICK), true)?;
-            if self.signals.stop_asked() {
-                return Ok((Why::Ordered, Duration::ZERO));
-            }
+            // Before the wait: the command may have ended before its signal could be seen.
             self.reap();
             if self.exit.is_some() {
                 return Ok((Why::Exited, grace.min(LEFTOVER_GRACE)));
             }
-            // Whatever comes is the order: one byte, or the end of a socket whose gateway is gone.
-            if ready {
-                return Ok((Why::Ordered, grace));
-            }
             if memory_max.is_some_and(|max| tree::memory(&find()) > max) {
                 return Ok((Why::OutOfMemory, Duration::ZERO));
+            }
+            let ordered = self.wait(memory_max.map(|_| MEMORY_TICK), true)?;
+            if self.signals.stop_asked() {
+                return Ok((Why::Ordered, Duration::ZERO));
+            }
+            // Whatever comes is the order: one byte, or the end of a socket whose gateway is gone.
+            if ordered {
+                return Ok((Why::Ordered, grace));
             }
         }
     }
@@ -296,7 +298,7 @@ fn now() -> Instant {
 }
 
 /// SIGCHLD wakes the shim; SIGTERM, SIGINT and SIGHUP are an order to kill without grace, so that a signal that
-/// means the shim does not leave its tree behind. The command gets an empty mask, as std gives every child.
+/// means the shim does not leave its tree behind.
 #[cfg(target_os = "linux")]
 mod signals {
     use std::{io, os::fd::AsFd};
@@ -306,10 +308,6 @@ mod signals {
         signalfd::{SfdFlags, SignalFd},
     };
     use rustix::event::{PollFd, PollFlags, Timespec};
-
-    pub(super) fn block() -> io::Result<()> {
-        Ok(mask().thread_block()?)
-    }
 
     fn mask() -> SigSet {
         [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
@@ -323,6 +321,7 @@ mod signals {
 
     impl Signals {
         pub(super) fn open() -> io::Result<Signals> {
+            mask().thread_block()?;
             let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
             Ok(Signals {
                 pending: SignalFd::with_flags(&mask(), flags)?,
@@ -354,10 +353,6 @@ mod signals {
     use std::io;
 
     use rustix::event::{PollFd, Timespec};
-
-    pub(super) fn block() -> io::Result<()> {
-        Ok(())
-    }
 
     pub(super) struct Signals;
 

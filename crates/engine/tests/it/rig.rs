@@ -1,0 +1,81 @@
+//! Programs that the tests of `process` need beside themselves: the shim, and a gateway that can be killed.
+//!
+//! Started by `tests/it/process.rs` only. `engine-rig shim` is the shim. `engine-rig gateway DIR SCRIPT MARK GRACE_MS`
+//! is a gateway that runs one script: it prints `started PID`, stops the script when its standard
+//! input ends, and prints `ended …` with the facts.
+
+use std::{
+    io::{self, Read, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use longhaul_engine::process::{self, Input, Limits, Lines, Shim, Spec};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("shim") => process::shim::main(),
+        Some("gateway") => gateway(arguments.collect()),
+        Some(_) | None => ExitCode::from(2),
+    }
+}
+
+fn gateway(arguments: Vec<String>) -> ExitCode {
+    let [directory, script, mark, grace_ms] = <[String; 4]>::try_from(arguments).expect("four arguments");
+    process::become_subreaper().expect("become a subreaper");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(run(
+        directory.into(),
+        script,
+        mark,
+        grace_ms.parse().expect("a number"),
+    ));
+    // A thread that still reads standard input would hold the runtime up.
+    runtime.shutdown_background();
+    ExitCode::SUCCESS
+}
+
+async fn run(directory: PathBuf, script: String, mark: String, grace_ms: u64) {
+    let spec = Spec {
+        program: "/bin/sh".into(),
+        argv: vec!["sh".into(), "-c".into(), script.into()],
+        cwd: directory.clone(),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        input: Input::Nothing,
+        timeout: None,
+        idle_timeout: None,
+        memory_max: None,
+        grace: Duration::from_millis(grace_ms),
+        limits: Limits::default(),
+        lines: Lines::Neither,
+        runner: format!("runner-of-{mark}"),
+        mark,
+        attempt: 1,
+        idempotency_key: None,
+        spool: directory,
+        shim: Shim {
+            program: std::env::current_exe().expect("own path"),
+            args: vec!["shim".into()],
+        },
+    };
+    let (facts, orders) = process::start(spec).await.expect("the script starts");
+    say(&format!("started {}", orders.pid()));
+    tokio::task::spawn_blocking(move || {
+        let _until_the_end = io::stdin().read_to_end(&mut Vec::new());
+        orders.stop();
+    });
+    let ended = facts.ended().await.expect("an end");
+    say(&format!("ended {:?} confirmed={}", ended.reason, ended.confirmed));
+}
+
+fn say(line: &str) {
+    let mut out = io::stdout();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .expect("standard output");
+}
