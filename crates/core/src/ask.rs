@@ -249,3 +249,271 @@ fn next_key(task: &Task) -> QuestionKey {
     let last = task.questions.last().map_or(0, |question| question.key.0);
     QuestionKey(last.saturating_add(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Event, Outcome, Phase, Stop,
+        decide::check::{FENCE, ME, NOW, OLD, asking, check, refused, task},
+        task::{CanAsk, OnCrash},
+    };
+
+    const UNTIL: QuestionState = QuestionState::Open { until: Millis(150) };
+
+    fn ask(reader: Reader) -> Ask {
+        Ask {
+            reader,
+            body: Body::new(b"?"),
+            bind: [5; 32],
+        }
+    }
+
+    fn ask_event(readers: &[Reader]) -> Event {
+        Event::Asked {
+            fence: FENCE,
+            asks: readers.iter().map(|reader| ask(*reader)).collect(),
+        }
+    }
+
+    fn question(key: u32, reader: Reader, state: QuestionState) -> Question {
+        Question {
+            key: QuestionKey(key),
+            reader,
+            ask: Body::new(b"?"),
+            bind: [5; 32],
+            state,
+            misfits: 0,
+        }
+    }
+
+    fn answer(key: u32, reader: Reader, answer: Answer) -> Event {
+        Event::Answered {
+            key: QuestionKey(key),
+            reader,
+            answer,
+        }
+    }
+
+    fn accept() -> Answer {
+        Answer::Accept(Body::new(b"!"))
+    }
+
+    fn given() -> QuestionState {
+        QuestionState::Given {
+            answer: Body::new(b"!"),
+        }
+    }
+
+    #[test]
+    fn t5_a_question_gets_a_new_key_and_a_deadline() {
+        let mut task = task(Run::Running(ME));
+        task.questions
+            .push(question(4, Reader::Client, QuestionState::Declined));
+        let change = check(&task, ask_event(&[Reader::Client]), |task| {
+            task.questions.push(question(5, Reader::Client, UNTIL));
+            task.phase = Phase::Asking;
+        });
+        assert_eq!(
+            change.audit[0],
+            audit::Event::InputRequired {
+                keys: alloc::vec![QuestionKey(5)]
+            }
+        );
+    }
+
+    #[test]
+    fn t5_only_running_work_asks_something_and_not_too_much() {
+        refused(
+            &task(Run::Leased(ME)),
+            ask_event(&[Reader::Client]),
+            Refused::OutOfPlace,
+        );
+        refused(&task(Run::Running(ME)), ask_event(&[]), Refused::OutOfPlace);
+        refused(
+            &task(Run::Running(ME)),
+            ask_event(&[Reader::Client; 3]),
+            Refused::TooManyQuestions,
+        );
+        let asking = asking(Run::Running(ME), Reader::Client);
+        refused(
+            &asking,
+            ask_event(&[Reader::Client; 2]),
+            Refused::TooManyQuestions,
+        );
+        let stale = Event::Asked {
+            fence: OLD,
+            asks: alloc::vec![ask(Reader::Client)],
+        };
+        refused(&task(Run::Running(ME)), stale, Refused::Fenced);
+    }
+
+    #[test]
+    fn g34_a_question_nobody_can_answer_is_dismissed_at_once() {
+        let mut task = task(Run::Running(ME));
+        task.can_ask = CanAsk {
+            client: false,
+            operator: false,
+        };
+        let change = check(&task, ask_event(&[Reader::Client]), |task| {
+            task.questions
+                .push(question(1, Reader::Client, QuestionState::Dismissed));
+        });
+        assert!(change.effects.contains(&Effect::Resume));
+        task.rules.fail_when_nobody_can_answer = true;
+        check(&task, ask_event(&[Reader::Client]), |task| {
+            task.questions
+                .push(question(1, Reader::Client, QuestionState::Dismissed));
+            task.phase = Phase::Finished(Outcome::Failed(Reason::NobodyToAnswer));
+            (task.run, task.stop) = (Run::Stopping(ME), Stop::Stopping);
+        });
+    }
+
+    #[test]
+    fn g34_an_operator_answers_for_a_client_that_cannot_but_never_the_other_way_round() {
+        let mut task = task(Run::Running(ME));
+        check(&task, ask_event(&[Reader::Operator]), |task| {
+            task.questions
+                .push(question(1, Reader::Operator, QuestionState::Dismissed));
+        });
+        task.can_ask = CanAsk {
+            client: false,
+            operator: true,
+        };
+        check(&task, ask_event(&[Reader::Client]), |task| {
+            task.questions.push(question(1, Reader::Operator, UNTIL));
+        });
+    }
+
+    #[test]
+    fn t6_one_of_two_answers_leaves_the_task_asking() {
+        let mut task = asking(Run::Running(ME), Reader::Client);
+        task.questions.push(question(2, Reader::Client, UNTIL));
+        let change = check(&task, answer(2, Reader::Client, accept()), |task| {
+            task.questions[1].state = given()
+        });
+        check(&change.task, answer(1, Reader::Client, Answer::Decline), |task| {
+            task.questions[0].state = QuestionState::Declined;
+            task.phase = Phase::Working;
+        });
+    }
+
+    #[test]
+    fn t6_a_question_is_settled_once_in_time_and_by_its_reader() {
+        let mut task = asking(Run::Running(ME), Reader::Client);
+        refused(
+            &task,
+            answer(9, Reader::Client, accept()),
+            Refused::NoSuchQuestion,
+        );
+        refused(
+            &task,
+            answer(1, Reader::Operator, accept()),
+            Refused::QuestionClosed,
+        );
+        task.questions[0].state = QuestionState::Open { until: NOW };
+        refused(
+            &task,
+            answer(1, Reader::Client, accept()),
+            Refused::QuestionClosed,
+        );
+        task.questions[0].state = QuestionState::Dismissed;
+        refused(
+            &task,
+            answer(1, Reader::Client, accept()),
+            Refused::QuestionClosed,
+        );
+        task.phase = Phase::Finished(Outcome::Failed(Reason::Expired));
+        refused(&task, answer(1, Reader::Client, accept()), Refused::Finished);
+    }
+
+    #[test]
+    fn the_third_misfit_is_a_decline() {
+        let misfit = || Event::Misfit {
+            key: QuestionKey(1),
+            reader: Reader::Client,
+        };
+        let task = asking(Run::Running(ME), Reader::Client);
+        let task = check(&task, misfit(), |task| task.questions[0].misfits = 1).task;
+        let task = check(&task, misfit(), |task| task.questions[0].misfits = 2).task;
+        check(&task, misfit(), |task| {
+            task.questions[0].misfits = 3;
+            task.questions[0].state = QuestionState::Declined;
+            task.phase = Phase::Working;
+        });
+    }
+
+    #[test]
+    fn g18_an_approval_lets_the_task_begin_and_holds_for_its_time() {
+        let mut held = asking(Run::Held, Reader::Operator);
+        let approve = || answer(1, Reader::Operator, accept());
+        check(&held, approve(), |task| {
+            task.questions[0].state = given();
+            task.run = Run::Queued { reattach: false };
+            task.not_before = NOW;
+            task.approved_until = Some(Millis(300));
+        });
+        held.expires_at = Millis(250);
+        let change = crate::decide(&held, approve(), NOW).expect("taken");
+        assert_eq!(change.task.approved_until, Some(Millis(250)));
+    }
+
+    #[test]
+    fn no_approval_no_work() {
+        for (no, state) in [
+            (Answer::Decline, QuestionState::Declined),
+            (Answer::Dismiss, QuestionState::Dismissed),
+        ] {
+            check(
+                &asking(Run::Held, Reader::Operator),
+                answer(1, Reader::Operator, no),
+                |task| {
+                    task.questions[0].state = state;
+                    task.phase = Phase::Finished(Outcome::Cancelled {
+                        by: CancelledBy::Approval,
+                    });
+                    (task.run, task.stop) = (Run::Idle, Stop::NotStarted);
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn t7_parked_work_goes_on_when_every_question_is_settled() {
+        let parked = Event::Parked {
+            fence: FENCE,
+            checkpoint: Body::new(b"here"),
+        };
+        let change = check(&asking(Run::Running(ME), Reader::Client), parked, |task| {
+            task.checkpoint = Some(Body::new(b"here"));
+            task.legs = 1;
+            task.not_before = NOW;
+            task.run = Run::Parked;
+        });
+        let change = check(&change.task, answer(1, Reader::Client, accept()), |task| {
+            task.questions[0].state = given();
+            task.phase = Phase::Working;
+            task.run = Run::Queued { reattach: false };
+        });
+        assert!(change.effects.contains(&Effect::Start));
+    }
+
+    #[test]
+    fn t7_work_that_may_begin_once_parks_too() {
+        let task = task(Run::Running(ME));
+        assert_eq!(task.rules.on_crash, OnCrash::Fail);
+        check(
+            &task,
+            Event::Parked {
+                fence: FENCE,
+                checkpoint: Body::new(b"here"),
+            },
+            |task| {
+                task.checkpoint = Some(Body::new(b"here"));
+                task.legs = 1;
+                task.not_before = NOW;
+                task.run = Run::Queued { reattach: false };
+            },
+        );
+    }
+}

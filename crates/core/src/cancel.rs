@@ -117,3 +117,109 @@ fn stop_owed(task: &Task) -> (Run, Stop) {
         Run::Stopping(_) | Run::StopOwed | Run::Idle => (task.run, task.stop),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Body, Event,
+        decide::check::{FENCE, ME, OLD, asking, check, refused, task},
+        task::Reader,
+    };
+
+    fn by(by: CancelledBy) -> Event {
+        Event::Cancel { by }
+    }
+
+    fn ended(task: &mut Task, run: Run, stop: Stop) {
+        task.phase = Phase::Finished(Outcome::Cancelled {
+            by: CancelledBy::Owner,
+        });
+        (task.run, task.stop) = (run, stop);
+    }
+
+    #[test]
+    fn t10_what_did_not_begin_will_not_begin() {
+        for run in [Run::Held, Run::Queued { reattach: false }, Run::Leased(ME)] {
+            let change = check(&task(run), by(CancelledBy::Owner), |task| {
+                ended(task, Run::Idle, Stop::NotStarted)
+            });
+            assert_eq!(change.effects, [Effect::Tell]);
+            refused(&change.task, Event::Started { fence: FENCE }, Refused::Finished);
+        }
+    }
+
+    #[test]
+    fn t10_running_work_is_owed_a_stop_and_its_questions_are_taken_back() {
+        let change = check(
+            &asking(Run::Running(ME), Reader::Client),
+            by(CancelledBy::Owner),
+            |task| {
+                ended(task, Run::Stopping(ME), Stop::Stopping);
+                task.questions[0].state = QuestionState::Withdrawn;
+            },
+        );
+        assert_eq!(change.effects, [Effect::Stop, Effect::Tell]);
+    }
+
+    #[test]
+    fn t10_parked_work_is_gone_unless_an_earlier_attempt_is_out_of_sight() {
+        let mut parked = asking(Run::Parked, Reader::Operator);
+        check(&parked, by(CancelledBy::Owner), |task| {
+            ended(task, Run::Idle, Stop::Stopped);
+            task.questions[0].state = QuestionState::Withdrawn;
+        });
+        parked.strays = true;
+        check(&parked, by(CancelledBy::Owner), |task| {
+            ended(task, Run::Idle, Stop::Unknown);
+            task.questions[0].state = QuestionState::Withdrawn;
+        });
+    }
+
+    #[test]
+    fn t24_work_elsewhere_is_owed_a_stop_though_nobody_follows_it() {
+        for run in [Run::Queued { reattach: true }, Run::Leased(ME), Run::Parked] {
+            let mut task = task(run);
+            task.upstream = Some(Body::Stored);
+            let change = check(&task, by(CancelledBy::Owner), |task| {
+                ended(task, Run::StopOwed, Stop::Stopping)
+            });
+            assert_eq!(change.effects, [Effect::Stop, Effect::Tell]);
+        }
+    }
+
+    #[test]
+    fn t11_an_ended_task_is_not_ended_again() {
+        let mut idle = task(Run::Idle);
+        idle.phase = Phase::Finished(Outcome::Failed(Reason::Expired));
+        for who in [CancelledBy::Owner, CancelledBy::Operator, CancelledBy::Loop] {
+            refused(&idle, by(who), Refused::Finished);
+        }
+    }
+
+    #[test]
+    fn t12_only_the_holder_settles_the_stop_and_only_once() {
+        let mut stopping = task(Run::Stopping(ME));
+        ended(&mut stopping, Run::Stopping(ME), Stop::Stopping);
+        let stopped = |fence, confirmed| Event::Stopped { fence, confirmed };
+        refused(&stopping, stopped(OLD, true), Refused::Fenced);
+        check(&stopping, stopped(FENCE, false), |task| {
+            (task.run, task.stop, task.strays) = (Run::Idle, Stop::Unknown, true);
+        });
+        let change = check(&stopping, stopped(FENCE, true), |task| {
+            (task.run, task.stop) = (Run::Idle, Stop::Stopped);
+        });
+        assert_eq!(change.audit, [audit::Event::Stopped { stop: Stop::Stopped }]);
+        refused(&change.task, stopped(FENCE, true), Refused::Fenced);
+    }
+
+    #[test]
+    fn t12_a_live_task_has_no_stop_to_settle() {
+        let stopped = |fence| Event::Stopped {
+            fence,
+            confirmed: true,
+        };
+        refused(&task(Run::Running(ME)), stopped(FENCE), Refused::OutOfPlace);
+        refused(&task(Run::Running(ME)), stopped(OLD), Refused::Fenced);
+    }
+}

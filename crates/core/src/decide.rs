@@ -140,3 +140,153 @@ impl Change {
         }
     }
 }
+
+/// What the tests of every command use: a task, and one way to say what an event makes of it.
+#[cfg(test)]
+pub(crate) mod check {
+    use super::*;
+    use crate::{Body, QuestionKey, RunnerId, Span, task::*};
+
+    pub(crate) const NOW: Millis = Millis(100);
+    pub(crate) const ME: RunnerId = RunnerId([1; 16]);
+    pub(crate) const OTHER: RunnerId = RunnerId([2; 16]);
+    pub(crate) const FENCE: Fence = Fence(7);
+    pub(crate) const OLD: Fence = Fence(6);
+
+    /// A live task in this state, claimed seven times, begun once if its work can have begun.
+    pub(crate) fn task(run: Run) -> Task {
+        let begun = !matches!(run, Run::Held | Run::Queued { reattach: false } | Run::Leased(_));
+        Task {
+            phase: Phase::Working,
+            run,
+            stop: Stop::None,
+            fence: FENCE,
+            starts: u32::from(begun),
+            legs: 0,
+            strays: false,
+            rules: Rules {
+                on_crash: OnCrash::Fail,
+                on_silence: OnSilence::Decline,
+                fail_when_nobody_can_answer: false,
+                question_deadline: Span(50),
+                approval_lasts: Span(200),
+                questions_max: 2,
+            },
+            can_ask: CanAsk {
+                client: true,
+                operator: false,
+            },
+            upstream: None,
+            checkpoint: None,
+            questions: Vec::new(),
+            expires_at: Millis(1000),
+            not_before: Millis(0),
+            approved_until: None,
+        }
+    }
+
+    /// The task with an open question to this reader, due at 150.
+    pub(crate) fn asking(run: Run, reader: Reader) -> Task {
+        let mut task = task(run);
+        task.questions.push(Question {
+            key: QuestionKey(1),
+            reader,
+            ask: Body::Stored,
+            bind: [0; 32],
+            state: QuestionState::Open { until: Millis(150) },
+            misfits: 0,
+        });
+        if reader == Reader::Client {
+            task.phase = Phase::Asking;
+        }
+        task
+    }
+
+    /// The task as it is after the change, and nothing else changed.
+    #[track_caller]
+    pub(crate) fn check(task: &Task, event: Event, expect: impl FnOnce(&mut Task)) -> Change {
+        let change = decide(task, event, NOW).expect("the event is taken");
+        let mut expected = task.clone();
+        expect(&mut expected);
+        assert_eq!(change.task, expected);
+        change
+    }
+
+    /// The event changes nothing.
+    #[track_caller]
+    pub(crate) fn refused(task: &Task, event: Event, why: Refused) {
+        assert_eq!(decide(task, event, NOW), Err(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check::*, *};
+    use crate::{Body, Span};
+
+    fn birth(approval: Option<Ask>) -> Birth {
+        let Task {
+            rules,
+            can_ask,
+            expires_at,
+            ..
+        } = task(Run::Held);
+        Birth {
+            rules,
+            can_ask,
+            expires_at,
+            approval,
+        }
+    }
+
+    #[test]
+    fn t0_a_task_is_queued_at_birth() {
+        let change = open(&birth(None), NOW);
+        assert_eq!(change.task.run, Run::Queued { reattach: false });
+        assert_eq!(change.task.not_before, NOW);
+        assert_eq!(change.audit, [audit::Event::Created]);
+        assert_eq!(change.effects, [Effect::Start, Effect::Tell]);
+    }
+
+    #[test]
+    fn g15_an_approval_is_the_operators_to_give_and_until_then_nothing_starts() {
+        let ask = Ask {
+            reader: Reader::Client,
+            body: Body::Stored,
+            bind: [3; 32],
+        };
+        let change = open(&birth(Some(ask)), NOW);
+        assert_eq!(
+            (change.task.run, &change.task.phase),
+            (Run::Held, &Phase::Working)
+        );
+        let question = &change.task.questions[0];
+        assert_eq!((question.reader, question.bind), (Reader::Operator, [3; 32]));
+        assert_eq!(change.effects, [Effect::Tell]);
+        refused(&change.task, Event::Claimed { runner: ME }, Refused::NotClaimable);
+    }
+
+    #[test]
+    fn a_question_is_never_open_longer_than_the_task_lives() {
+        let mut birth = birth(Some(Ask {
+            reader: Reader::Operator,
+            body: Body::Stored,
+            bind: [0; 32],
+        }));
+        birth.rules.question_deadline = Span(u64::MAX);
+        assert_eq!(open(&birth, NOW).task.due_at(), Some(birth.expires_at));
+    }
+
+    #[test]
+    fn g39_a_change_of_status_is_told_once() {
+        let event = Event::Cancel {
+            by: crate::task::CancelledBy::Owner,
+        };
+        let change = decide(&asking(Run::Running(ME), Reader::Client), event, NOW).expect("taken");
+        let (from, to) = (audit::Status::InputRequired, audit::Status::Cancelled);
+        assert_eq!(
+            change.audit.last(),
+            Some(&audit::Event::StatusChanged { from, to })
+        );
+    }
+}

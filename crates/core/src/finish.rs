@@ -83,3 +83,114 @@ fn end(mut change: Change, outcome: Outcome, event: audit::Event) -> Change {
     change.tell();
     change
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Event,
+        decide::check::{FENCE, ME, OLD, asking, check, refused, task},
+        task::{QuestionState, Reader},
+    };
+
+    fn returned(fence: Fence, is_error: bool) -> Event {
+        Event::Returned {
+            fence,
+            body: Body::new(b"result"),
+            is_error,
+        }
+    }
+
+    #[test]
+    fn t4_only_the_holder_notes_progress() {
+        for run in [Run::Leased(ME), Run::Running(ME)] {
+            check(&task(run), Event::Noted { fence: FENCE }, |_| ());
+        }
+        refused(
+            &task(Run::Running(ME)),
+            Event::Noted { fence: OLD },
+            Refused::Fenced,
+        );
+        refused(
+            &task(Run::Queued { reattach: false }),
+            Event::Noted { fence: FENCE },
+            Refused::Fenced,
+        );
+    }
+
+    #[test]
+    fn a_handle_is_told_once_and_only_by_running_work() {
+        let attached = || Event::Attached {
+            fence: FENCE,
+            upstream: Body::new(b"handle"),
+        };
+        let change = check(&task(Run::Running(ME)), attached(), |task| {
+            task.upstream = Some(Body::new(b"handle"))
+        });
+        refused(&change.task, attached(), Refused::OutOfPlace);
+        refused(&task(Run::Leased(ME)), attached(), Refused::OutOfPlace);
+    }
+
+    #[test]
+    fn t8_a_result_ends_the_task_and_its_questions() {
+        for is_error in [false, true] {
+            check(
+                &asking(Run::Running(ME), Reader::Client),
+                returned(FENCE, is_error),
+                |task| {
+                    task.phase = Phase::Finished(Outcome::Returned {
+                        body: Body::new(b"result"),
+                        is_error,
+                    });
+                    task.run = Run::Idle;
+                    task.questions[0].state = QuestionState::Withdrawn;
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn t8_a_result_of_an_old_claim_or_after_the_end_changes_nothing() {
+        refused(&task(Run::Running(ME)), returned(OLD, false), Refused::Fenced);
+        refused(
+            &task(Run::Leased(ME)),
+            returned(FENCE, false),
+            Refused::OutOfPlace,
+        );
+        let mut stopping = task(Run::Stopping(ME));
+        stopping.phase = Phase::Finished(Outcome::Failed(Reason::Expired));
+        refused(&stopping, returned(FENCE, false), Refused::Finished);
+    }
+
+    #[test]
+    fn t9_an_error_ends_the_task() {
+        let errored = || Event::Errored {
+            fence: FENCE,
+            body: Body::new(b"error"),
+        };
+        check(&task(Run::Running(ME)), errored(), |task| {
+            task.phase = Phase::Finished(Outcome::Errored {
+                body: Body::new(b"error"),
+            });
+            task.run = Run::Idle;
+        });
+        refused(&task(Run::Leased(ME)), errored(), Refused::OutOfPlace);
+    }
+
+    #[test]
+    fn t9_a_runner_says_why_it_failed_even_before_the_start() {
+        for run in [Run::Leased(ME), Run::Running(ME)] {
+            check(
+                &task(run),
+                Event::Failed {
+                    fence: FENCE,
+                    reason: Reason::UpstreamLost,
+                },
+                |task| {
+                    task.phase = Phase::Finished(Outcome::Failed(Reason::UpstreamLost));
+                    task.run = Run::Idle;
+                },
+            );
+        }
+    }
+}

@@ -1,9 +1,11 @@
 //! What must hold of every state and of every step, whatever the table says.
 
 use longhaul_core::{
-    Birth, Change, Effect, Event, Fence, Millis, Phase, Question, QuestionKey, Refused, Run, Stop, Task,
+    Birth, Change, Effect, Event, Fence, Millis, Phase, Question, QuestionKey, Reason, Refused, Run, Stop,
+    Task,
     audit::{self, Status},
-    task::{OnCrash, QuestionState, Reader},
+    event::Answer,
+    task::{OnCrash, OnSilence, QuestionState, Reader},
 };
 
 use crate::{
@@ -178,11 +180,8 @@ pub(crate) fn follow(node: &Node, event: &Event, after: Task) -> Node {
     let parks = matches!(event, Event::Parked { .. });
     let begun_here =
         matches!(node.task.run, Run::Running(_) | Run::Stopping(_)) && node.task.upstream.is_none();
-    let strays = match event {
-        Event::RunnerLost { swept: false, .. } => begun_here,
-        Event::Stopped { confirmed: false, .. } => true,
-        _ => false,
-    };
+    let lost = begun_here && matches!(event, Event::RunnerLost { swept: false, .. });
+    let strays = lost || matches!(event, Event::Stopped { confirmed: false, .. });
     Node {
         task: after,
         now: node.now,
@@ -193,9 +192,10 @@ pub(crate) fn follow(node: &Node, event: &Event, after: Task) -> Node {
 
 /// Whether a question would be open after the event, had it passed; asked only where it was refused.
 fn open_after(before: &Task, event: &Event) -> bool {
-    let answered = match event {
-        Event::Answered { key, .. } => Some(*key),
-        _ => None,
+    let answered = if let Event::Answered { key, .. } = event {
+        Some(*key)
+    } else {
+        None
     };
     before
         .open_questions()
@@ -301,9 +301,10 @@ fn the_past_stays(before: &Task, event: &Event, after: &Task) {
 }
 
 fn the_runner_is_right(before: &Task, event: &Event, after: &Task) {
-    let expected = match event {
-        Event::Claimed { runner } => Some(*runner),
-        _ => before.runner(),
+    let expected = if let Event::Claimed { runner } = event {
+        Some(*runner)
+    } else {
+        before.runner()
     };
     assert!(
         after.runner().is_none() || after.runner() == expected,
@@ -314,17 +315,26 @@ fn the_runner_is_right(before: &Task, event: &Event, after: &Task) {
 
 fn times_are_right(node: &Node, trigger: Trigger, after: &Task) {
     let (before, now) = (&node.task, node.now);
-    let until = match trigger {
-        Trigger::Approved => Some((now + before.rules.approval_lasts).min(before.expires_at)),
-        _ => before.approved_until,
+    let approved = Some((now + before.rules.approval_lasts).min(before.expires_at));
+    let until = if trigger == Trigger::Approved {
+        approved
+    } else {
+        before.approved_until
     };
     assert_eq!(after.approved_until, until, "G-18");
     let reruns = Kind::of(before.run) == Kind::Running && before.upstream.is_none();
-    let not_before = match (trigger, before.rules.on_crash) {
-        (Trigger::Lost, OnCrash::Rerun { backoff, .. }) if reruns => now + backoff,
-        (Trigger::Lost, _) if before.is_finished() => before.not_before,
-        (Trigger::Lost | Trigger::Released | Trigger::Parked | Trigger::Approved, _) => now,
-        _ => before.not_before,
+    let requeued = matches!(
+        trigger,
+        Trigger::Lost | Trigger::Released | Trigger::Parked | Trigger::Approved
+    );
+    let not_before = if !requeued || before.is_finished() {
+        before.not_before
+    } else if let (Trigger::Lost, OnCrash::Rerun { backoff, .. }, true) =
+        (trigger, before.rules.on_crash, reruns)
+    {
+        now + backoff
+    } else {
+        now
     };
     assert_eq!(after.not_before, not_before, "{trigger:?} in {before:?}");
 }
@@ -368,27 +378,28 @@ fn questions_settle_once(node: &Node, event: &Event, trigger: Trigger, after: &T
 }
 
 fn settled_as(node: &Node, event: &Event, trigger: Trigger, was: &Question, is: &Question) {
-    use longhaul_core::{event::Answer, task::OnSilence};
     let silence = match node.task.rules.on_silence {
         OnSilence::Decline | OnSilence::Fail => QuestionState::Declined,
         OnSilence::Dismiss => QuestionState::Dismissed,
     };
     let due = matches!(was.state, QuestionState::Open { until } if until <= node.now);
-    let ends_all = matches!(
-        trigger,
-        Trigger::Ended(Ended::Failed(longhaul_core::Reason::Expired))
-    );
-    let expected = match event {
-        Event::Answered { key, answer, .. } if *key == was.key => match answer {
+    let ends_all = matches!(trigger, Trigger::Ended(Ended::Failed(Reason::Expired)));
+    let expected = if let Event::Answered { key, answer, .. } = event
+        && *key == was.key
+    {
+        match answer {
             Answer::Accept(answer) => QuestionState::Given {
                 answer: answer.clone(),
             },
             Answer::Decline => QuestionState::Declined,
             Answer::Dismiss => QuestionState::Dismissed,
-        },
-        Event::Misfit { key, .. } if *key == was.key => QuestionState::Declined,
-        Event::Due if due && !ends_all && !approval_over(node) => silence,
-        _ => QuestionState::Withdrawn,
+        }
+    } else if matches!(event, Event::Misfit { key, .. } if *key == was.key) {
+        QuestionState::Declined
+    } else if *event == Event::Due && due && !ends_all && !approval_over(node) {
+        silence
+    } else {
+        QuestionState::Withdrawn
     };
     assert_eq!(is.state, expected, "{event:?} in {:?}", node.task);
     let goes_on = matches!(node.task.run, Run::Running(_))
@@ -448,7 +459,7 @@ fn audit_tells_the_change(before: &Task, event: &Event, change: &Change) {
         Some(Ended::Returned { is_error }) => assert!(has(audit::Event::Completed { is_error })),
         Some(Ended::Errored) => assert!(has(audit::Event::Failed { reason: None })),
         Some(Ended::Cancelled(by)) => assert!(has(audit::Event::Cancelled { by })),
-        Some(Ended::Failed(longhaul_core::Reason::Expired)) => assert!(has(audit::Event::Expired)),
+        Some(Ended::Failed(Reason::Expired)) => assert!(has(audit::Event::Expired)),
         Some(Ended::Failed(reason)) => assert!(has(audit::Event::Failed { reason: Some(reason) })),
         None => {}
     }
@@ -472,10 +483,11 @@ fn every_question_is_told(before: &Task, change: &Change) {
     let mut asked: Vec<QuestionKey> = Vec::new();
     let mut settled: Vec<QuestionKey> = Vec::new();
     for event in &change.audit {
-        match event {
-            audit::Event::InputRequired { keys } => asked.extend(keys),
-            audit::Event::InputAnswered { keys } | audit::Event::InputClosed { keys } => settled.extend(keys),
-            _ => {}
+        if let audit::Event::InputRequired { keys } = event {
+            asked.extend(keys);
+        }
+        if let audit::Event::InputAnswered { keys } | audit::Event::InputClosed { keys } = event {
+            settled.extend(keys);
         }
     }
     let after = &change.task.questions;
