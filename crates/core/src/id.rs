@@ -54,3 +54,18 @@ impl fmt::Display for QuestionKey {
         write!(f, "q{}", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[test]
+    fn identifiers_read_the_same_everywhere() {
+        let id = TaskId([0x0f; 16]);
+        assert_eq!(format!("{id}"), "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f");
+        assert_eq!(format!("{id:?}"), "TaskId(0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f)");
+        assert_eq!(format!("{}", QuestionKey(3)), "q3");
+    }
+}

@@ -386,3 +386,19 @@ impl Task {
             .min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[test]
+    fn a_body_never_reaches_a_log() {
+        let body = Body::new(b"secret");
+        assert_eq!(format!("{body:?}"), "Body(6 bytes)");
+        assert_eq!(format!("{:?}", Body::Stored), "Body(stored)");
+        assert_eq!(body.bytes(), Some(&b"secret"[..]));
+        assert_eq!(Body::Stored.bytes(), None);
+    }
+}

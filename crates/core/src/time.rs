@@ -32,3 +32,17 @@ impl Span {
         Span(seconds.saturating_mul(1000))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_neither_wraps_nor_runs_backwards() {
+        assert_eq!(Millis(5) + Span(2), Millis(7));
+        assert_eq!(Millis(5) + Span(u64::MAX), Millis(u64::MAX));
+        assert_eq!(Millis(5).since(Millis(3)), Span(2));
+        assert_eq!(Millis(3).since(Millis(5)), Span(0));
+        assert_eq!(Span::seconds(2), Span(2000));
+    }
+}

@@ -1,8 +1,9 @@
 //! Audit records as bytes.
 
 use longhaul_core::{
-    Millis, StepId,
-    audit::{Entry, Record, Unreadable},
+    Millis, Outcome, Phase, QuestionKey, Reason, Refused, StepId, Stop,
+    audit::{Entry, Event, Record, Status, Unreadable},
+    task::CancelledBy,
 };
 
 fn record() -> Record {
@@ -141,4 +142,218 @@ fn a_huge_count_of_events_costs_nothing() {
         + 5;
     bytes[at..at + 4].copy_from_slice(&u32::MAX.to_be_bytes());
     assert!(Record::decode(&bytes).is_err());
+}
+
+/// G-39: whoever reads an export relies on these words.
+#[test]
+fn the_words_of_events_stay() {
+    let keys = || vec![QuestionKey(1), QuestionKey(2)];
+    let (from, to) = (Status::Working, Status::InputRequired);
+    let words = [
+        (Event::Created, "created", ""),
+        (
+            Event::StatusChanged { from, to },
+            "status_changed",
+            "working input_required",
+        ),
+        (Event::Started { attempt: 2 }, "started", "2"),
+        (Event::Attached, "attached", ""),
+        (Event::Parked, "parked", ""),
+        (Event::InputRequired { keys: keys() }, "input_required", "q1 q2"),
+        (Event::InputAnswered { keys: keys() }, "input_answered", "q1 q2"),
+        (Event::InputClosed { keys: keys() }, "input_closed", "q1 q2"),
+        (Event::InputMisfit { key: QuestionKey(3) }, "input_misfit", "q3"),
+        (Event::Completed { is_error: false }, "completed", ""),
+        (Event::Completed { is_error: true }, "completed", "is_error"),
+        (Event::Failed { reason: None }, "failed", ""),
+        (
+            Event::Failed {
+                reason: Some(Reason::Interrupted),
+            },
+            "failed",
+            "interrupted",
+        ),
+        (
+            Event::Failed {
+                reason: Some(Reason::Expired),
+            },
+            "failed",
+            "expired",
+        ),
+        (
+            Event::Failed {
+                reason: Some(Reason::NoAnswer),
+            },
+            "failed",
+            "no_answer",
+        ),
+        (
+            Event::Failed {
+                reason: Some(Reason::NobodyToAnswer),
+            },
+            "failed",
+            "no_one_to_answer",
+        ),
+        (
+            Event::Failed {
+                reason: Some(Reason::Shutdown),
+            },
+            "failed",
+            "shutdown",
+        ),
+        (
+            Event::Failed {
+                reason: Some(Reason::UpstreamLost),
+            },
+            "failed",
+            "upstream_lost",
+        ),
+        (Event::CancelRequested, "cancel_requested", ""),
+        (
+            Event::Cancelled {
+                by: CancelledBy::Owner,
+            },
+            "cancelled",
+            "owner",
+        ),
+        (
+            Event::Cancelled {
+                by: CancelledBy::Operator,
+            },
+            "cancelled",
+            "operator",
+        ),
+        (
+            Event::Cancelled {
+                by: CancelledBy::Session,
+            },
+            "cancelled",
+            "session",
+        ),
+        (
+            Event::Cancelled {
+                by: CancelledBy::Loop,
+            },
+            "cancelled",
+            "loop",
+        ),
+        (
+            Event::Cancelled {
+                by: CancelledBy::Approval,
+            },
+            "cancelled",
+            "approval",
+        ),
+        (Event::Expired, "expired", ""),
+        (Event::Stopped { stop: Stop::None }, "stopped", "none"),
+        (
+            Event::Stopped {
+                stop: Stop::NotStarted,
+            },
+            "stopped",
+            "not_started",
+        ),
+        (Event::Stopped { stop: Stop::Stopping }, "stopped", "stopping"),
+        (Event::Stopped { stop: Stop::Stopped }, "stopped", "stopped"),
+        (Event::Stopped { stop: Stop::Unknown }, "stopped", "unknown"),
+        (Event::Reclaimed, "reclaimed", ""),
+        (
+            Event::Refused {
+                why: Refused::Finished,
+            },
+            "refused",
+            "finished",
+        ),
+        (Event::Refused { why: Refused::Fenced }, "refused", "fenced"),
+        (
+            Event::Refused {
+                why: Refused::NotClaimable,
+            },
+            "refused",
+            "not_claimable",
+        ),
+        (
+            Event::Refused {
+                why: Refused::TooEarly,
+            },
+            "refused",
+            "too_early",
+        ),
+        (
+            Event::Refused {
+                why: Refused::MayNotStart,
+            },
+            "refused",
+            "may_not_start",
+        ),
+        (
+            Event::Refused {
+                why: Refused::NoSuchQuestion,
+            },
+            "refused",
+            "no_such_question",
+        ),
+        (
+            Event::Refused {
+                why: Refused::QuestionClosed,
+            },
+            "refused",
+            "question_closed",
+        ),
+        (
+            Event::Refused {
+                why: Refused::TooManyQuestions,
+            },
+            "refused",
+            "too_many_questions",
+        ),
+        (Event::Refused { why: Refused::NotDue }, "refused", "not_due"),
+        (
+            Event::Refused {
+                why: Refused::OutOfPlace,
+            },
+            "refused",
+            "out_of_place",
+        ),
+    ];
+    for (event, name, detail) in words {
+        let expected = Entry {
+            name: format!("mcp.task.{name}"),
+            detail: detail.into(),
+        };
+        assert_eq!(event.entry(), expected);
+    }
+}
+
+#[test]
+fn the_words_of_statuses_stay() {
+    let body = longhaul_core::Body::Stored;
+    let statuses = [
+        (Phase::Working, "working"),
+        (Phase::Asking, "input_required"),
+        (
+            Phase::Finished(Outcome::Returned {
+                body: body.clone(),
+                is_error: true,
+            }),
+            "completed",
+        ),
+        (Phase::Finished(Outcome::Errored { body }), "failed"),
+        (Phase::Finished(Outcome::Failed(Reason::Shutdown)), "failed"),
+        (
+            Phase::Finished(Outcome::Cancelled {
+                by: CancelledBy::Loop,
+            }),
+            "cancelled",
+        ),
+    ];
+    for (phase, word) in statuses {
+        assert_eq!(Status::of(&phase).name(), word);
+    }
+}
+
+#[test]
+fn unreadable_says_what_is_wrong() {
+    let text = Unreadable::TrailingBytes.to_string();
+    assert_eq!(text, "read an audit record with bytes after its end");
 }
