@@ -33,14 +33,16 @@ pub enum Event {
         /// The handle.
         upstream: Body,
     },
-    /// The work asks (T5).
+    /// The work asks (T5). A question to a client that cannot be asked goes to an operator, where one may be
+    /// asked; what nobody can answer is settled at once, as dismissed (G-34).
     Asked {
         /// The fence given at the claim.
         fence: Fence,
         /// What is asked, in order; at least one.
         asks: Vec<Ask>,
     },
-    /// The leg ended with a checkpoint; nothing is held any more.
+    /// The leg ended with a checkpoint; nothing is held any more. The next leg begins when every question is
+    /// settled, whatever `on_crash` says: it is a leg that was never begun (T7).
     Parked {
         /// The fence given at the claim.
         fence: Fence,
@@ -79,7 +81,8 @@ pub enum Event {
         /// The error object.
         body: Body,
     },
-    /// The work ended and Longhaul says why: the upstream lost it, or the drain could not wait.
+    /// The work ended, or could not begin, and Longhaul says why: the upstream lost it, or the drain could not
+    /// wait. Told only when nothing of the work is left.
     Failed {
         /// The fence given at the claim.
         fence: Fence,
@@ -98,12 +101,14 @@ pub enum Event {
         /// Nothing of the work is left.
         confirmed: bool,
     },
-    /// A draining runner gives the task back (T21).
+    /// A draining runner gives the task back (T21), after it ended what it ran itself. Refused for work that had
+    /// begun and may not go on: the runner sees it through, or reports a failure.
     Released {
         /// The fence given at the claim.
         fence: Fence,
     },
-    /// A runner is dead: its lock could be taken, or its lease is over (T13–T17, T22, T23).
+    /// A runner is dead: its lock could be taken, or its lease is over (T13–T17, T22, T23). Also for finished
+    /// tasks whose stop the runner owed.
     RunnerLost {
         /// The dead runner.
         runner: RunnerId,
