@@ -19,6 +19,10 @@ use crate::{clock, engine::Inner, options::Reference};
 
 /// What the caller wants after seeing the snapshot. `R` is its own reply.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once a step and taken apart at once; a box would only cost an allocation"
+)]
 pub enum Verdict<R> {
     /// Nothing happens.
     Refuse(R),

@@ -574,13 +574,14 @@ impl Report {
 
 /// The planted fault: the report of whoever holds the task.
 fn refenced(event: Event, fence: Fence) -> Event {
-    match event {
-        Event::Returned { body, is_error, .. } => Event::Returned {
+    if let Event::Returned { body, is_error, .. } = event {
+        Event::Returned {
             fence,
             body,
             is_error,
-        },
-        other => other,
+        }
+    } else {
+        event
     }
 }
 
