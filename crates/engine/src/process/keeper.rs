@@ -34,7 +34,9 @@ use super::{
 /// How long a shim has to start its command.
 const START_MAX: Duration = Duration::from_secs(10);
 /// How much longer than the grace a shim may need to end its tree before it is taken for broken.
-const STUCK_MAX: Duration = Duration::from_secs(10);
+const STUCK_MAX: Duration = Duration::from_secs(8);
+/// How long the shim's own exit is awaited.
+const EXIT_MAX: Duration = Duration::from_secs(1);
 /// The most bytes of arguments and environment; the kernel's own limit is somewhat above.
 const ARGUMENTS_MAX: usize = 1 << 20;
 /// How many facts wait for a slow reader.
@@ -351,8 +353,8 @@ impl Keeper {
             joined(other).await;
         }
         if confirmed {
-            // It exits once it has reported; what it reported last may not be the last that it does.
-            let _status = self.shim.child.wait().await;
+            // It exits as soon as it has reported; the end is told after that, so that it is not seen either.
+            let _late = timeout(EXIT_MAX, self.shim.child.wait()).await;
         }
         let ended = Ended {
             exit,
@@ -365,11 +367,9 @@ impl Keeper {
         };
         // Nobody reads the end of a program whose facts were dropped.
         let _dropped = self.facts.send(Fact::Ended(Box::new(ended))).await;
-        if !confirmed {
-            // The shim goes on trying; it is reaped when it has succeeded.
-            drop(self.facts);
-            let _status = self.shim.child.wait().await;
-        }
+        drop(self.facts);
+        // A shim that could not confirm goes on trying; it is reaped when it has succeeded.
+        let _status = self.shim.child.wait().await;
     }
 
     /// Until the shim reports the end; `None` when it is lost.
@@ -404,7 +404,8 @@ impl Keeper {
         let activity = self.followed.activity.clone();
         tokio::select! {
             report = self.shim.report() => Next::Report(report),
-            _ = self.stopped.wait_for(|stop| *stop), if live => Next::Stop(Reason::Stopped),
+            // When every `Orders` is dropped, nobody can give this order; the program runs on.
+            Ok(()) = async { self.stopped.wait_for(|stop| *stop).await.map(drop) }, if live => Next::Stop(Reason::Stopped),
             () = self.facts.closed(), if live => Next::Stop(Reason::Stopped),
             reason = clock.over(&activity), if live => Next::Stop(reason),
             () = at(stuck_at) => Next::Stuck,

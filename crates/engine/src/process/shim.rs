@@ -39,10 +39,12 @@ use super::{
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How long KILL is tried before the gateway is told that something is left. It is tried for ever after that.
 const KILL_MAX: Duration = Duration::from_secs(5);
-/// How often the tree's memory is added up.
+/// How often the tree's memory is added up; less often where that takes more than a twentieth of the time.
 const MEMORY_TICK: Duration = Duration::from_millis(200);
-/// How often the tree is looked at while it ends.
+/// How often the tree is looked at while it ends: first, and at the end of the grace.
 const END_TICK: Duration = Duration::from_millis(20);
+/// How often the tree is looked at in a long grace. A child's end is seen at once in any case.
+const GRACE_TICK: Duration = Duration::from_millis(250);
 /// How often a tree that will not end is looked at.
 const STUCK_TICK: Duration = Duration::from_secs(1);
 /// `RLIMIT_DATA` is never set lower than this, in bytes: the shim itself lives under it.
@@ -170,10 +172,12 @@ impl Shim {
             if self.exit.is_some() {
                 return Ok((Why::Exited, grace.min(LEFTOVER_GRACE)));
             }
+            let looked = now();
             if memory_max.is_some_and(|max| tree::memory(&find()) > max) {
                 return Ok((Why::OutOfMemory, Duration::ZERO));
             }
-            let ordered = self.wait(memory_max.map(|_| MEMORY_TICK), true)?;
+            let tick = MEMORY_TICK.max(looked.elapsed() * 20);
+            let ordered = self.wait(memory_max.map(|_| tick), true)?;
             if self.signals.stop_asked() {
                 return Ok((Why::Ordered, Duration::ZERO));
             }
@@ -190,18 +194,22 @@ impl Shim {
         let mut kill_at = now() + grace;
         let mut told = BTreeSet::new();
         let mut reported = false;
+        let mut tick = END_TICK;
         while self.reap() || count(&find()) > 0 {
             let late = now().saturating_duration_since(kill_at);
             if late.is_zero() {
                 terminate(&mut told);
+                tick = (tick * 2)
+                    .min(GRACE_TICK)
+                    .min(kill_at.saturating_duration_since(now()));
             } else {
                 tree::kill(find);
+                tick = if reported { STUCK_TICK } else { END_TICK };
             }
             if late > KILL_MAX && !reported {
                 self.report(why, leaked, false);
                 reported = true;
             }
-            let tick = if reported { STUCK_TICK } else { END_TICK };
             // Without a poll there is no pause, and the loop still ends the tree.
             let _unpaused = self.wait(Some(tick), false);
             if self.signals.stop_asked() {

@@ -107,17 +107,24 @@ pub(super) fn descendants(entries: &[Entry], roots: impl IntoIterator<Item = i32
 /// Sends the signal to exactly this process; a process that has its number by now gets nothing.
 #[cfg(target_os = "linux")]
 pub(super) fn send(entry: Entry, signal: Signal) {
-    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    use rustix::{
+        io::Errno,
+        process::{PidfdFlags, kill_process, pidfd_open, pidfd_send_signal},
+    };
 
     let Some(pid) = Pid::from_raw(entry.pid) else {
         return;
     };
-    // A process that has gone needs no signal, and one that may not be reached is found alive in the next round.
-    let _unreached = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(handle) if is_still(entry) => pidfd_send_signal(handle, signal),
-        Err(rustix::io::Errno::NOSYS) if is_still(entry) => rustix::process::kill_process(pid, signal),
-        Ok(_) | Err(_) => Ok(()),
-    };
+    let handle = pidfd_open(pid, PidfdFlags::empty());
+    if !is_still(entry) {
+        return;
+    }
+    // Old kernels and some containers' filters know no pidfds; then the number alone must do.
+    let sent = handle.and_then(|handle| pidfd_send_signal(handle, signal));
+    if sent.is_err_and(|error| error != Errno::SRCH) {
+        // One that may not be reached is found alive in the next round.
+        let _unreached = kill_process(pid, signal);
+    }
 }
 
 #[cfg(target_os = "linux")]

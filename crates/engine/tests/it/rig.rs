@@ -2,10 +2,12 @@
 //!
 //! Started by `tests/it/process.rs` only. `engine-rig shim` is the shim. `engine-rig gateway DIR SCRIPT MARK GRACE_MS`
 //! is a gateway that runs one script: it prints `started PID`, stops the script when its standard
-//! input ends, and prints `ended …` with the facts.
+//! input ends, and prints `ended …` with the facts. `engine-rig ask` is a command that asks on the descriptor and
+//! prints the answer.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -18,8 +20,20 @@ fn main() -> ExitCode {
     match arguments.next().as_deref() {
         Some("shim") => process::shim::main(),
         Some("gateway") => gateway(arguments.collect()),
+        Some("ask") => ask(),
         Some(_) | None => ExitCode::from(2),
     }
+}
+
+fn ask() -> ExitCode {
+    let socket = UnixStream::from(process::descriptor().expect("the descriptor"));
+    (&socket).write_all(b"{\"ask\":1}\n").expect("it is sent");
+    let mut answer = String::new();
+    BufReader::new(&socket)
+        .read_line(&mut answer)
+        .expect("it is answered");
+    say(answer.trim());
+    ExitCode::SUCCESS
 }
 
 fn gateway(arguments: Vec<String>) -> ExitCode {

@@ -114,6 +114,15 @@ async fn dropping_the_facts_is_an_order_to_stop() {
 }
 
 #[tokio::test]
+async fn dropping_the_orders_changes_nothing() {
+    let directory = directory();
+    let (facts, orders) = start(script(&directory, "sleep 0.2; exit 9")).await;
+    drop(orders);
+    let ended = ended(facts).await;
+    assert_eq!((ended.reason, ended.exit), (Reason::Exited, Some(Exit::Code(9))));
+}
+
+#[tokio::test]
 async fn p2_a_program_outlives_the_thread_that_started_it() {
     let directory = directory();
     let mut spec = script(&directory, "read line; exit 7");
@@ -216,6 +225,16 @@ async fn p1_a_killed_shim_leaves_nothing() {
         killed.elapsed()
     );
     println!("shim killed: 4 to 0 alive in {:?}", killed.elapsed());
+}
+
+#[tokio::test]
+async fn p3_a_frozen_shim_does_not_hold_up_the_stop_for_ever() {
+    let mut gateway = Gateway::start().await;
+    let pids = pids(gateway.directory.path(), STUBBORN).await;
+    signal(gateway.shim, Signal::SIGSTOP);
+    drop(gateway.process.stdin.take());
+    assert_eq!(gateway.line().await, "ended Stopped confirmed=true");
+    assert_eq!(pids.map(is_alive), [false; 4]);
 }
 
 #[tokio::test]

@@ -149,6 +149,22 @@ async fn messages_go_both_ways_on_the_descriptor() {
 }
 
 #[tokio::test]
+async fn a_helper_program_takes_the_descriptor_by_its_number() {
+    for text in ["\"$0\" ask", "LONGHAUL_FD=0 \"$0\" ask <&$LONGHAUL_FD"] {
+        let directory = directory();
+        let mut spec = script(&directory, text);
+        spec.argv.push(shim().program.into());
+        let (mut facts, orders) = start(spec).await;
+        assert!(matches!(next(&mut facts).await, Fact::Message(message) if message == b"{\"ask\":1}"));
+        orders
+            .answer(b"{\"answer\":2}".to_vec())
+            .await
+            .expect("it is read");
+        assert_eq!(ended(facts).await.output.bytes, b"{\"answer\":2}\n");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_message_is_told_as_garbled_and_dropped() {
     let directory = directory();
     let text = r#"
