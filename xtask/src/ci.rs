@@ -41,6 +41,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     for (name, seconds, well) in &times {
         println!("{seconds:>6} s  {name}{}", if *well { "" } else { "  FAILED" });
     }
+    let failed = times.iter().filter(|(_, _, well)| !well).count();
+    println!("\nsteps: {} passed, {failed} failed", times.len() - failed);
     outcome
 }
 
