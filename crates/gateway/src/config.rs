@@ -172,7 +172,7 @@ impl Gathered {
         self.mode(path, source.mode);
         let mut table = node::parse(&shown, &source.text, &mut self.problems);
         if let Some((_, includes)) = table.remove("include") {
-            self.include(path, &includes, &mut table, depth, open);
+            self.include(&includes, &mut table, depth, open);
         }
         table
     }
@@ -204,7 +204,6 @@ impl Gathered {
 
     fn include(
         &mut self,
-        path: &Path,
         includes: &Node,
         table: &mut Table,
         depth: usize,
@@ -221,7 +220,6 @@ impl Gathered {
             }
         };
         for name in names {
-            let name = path.parent().unwrap_or(Path::new("")).join(name);
             let included = self.file(&name, &includes.at, depth + 1, open);
             join(table, included, "", &mut self.problems);
         }

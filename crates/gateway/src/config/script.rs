@@ -109,6 +109,7 @@ fn interpreter(program: &str) -> Option<&'static Interpreter> {
 
 fn check_one(program: &str, interpreter: &Interpreter, rest: &[(&At, &Item)], problems: &mut Problems) {
     let mut text_next: Option<String> = None;
+    let mut value_next = false;
     for (at, item) in rest {
         if let Some(option) = text_next.take() {
             // A shell takes further options between `-c` and its text.
@@ -121,23 +122,52 @@ fn check_one(program: &str, interpreter: &Interpreter, rest: &[(&At, &Item)], pr
             }
             continue;
         }
-        match item {
-            Item::One(parts) => match parts.first() {
-                Some(Part::Text(option))
-                    if option.starts_with('-') || interpreter.long.contains(&option.as_str()) =>
-                {
-                    let (takes, inline) = takes_text(option, interpreter);
-                    if takes && (inline || parts.len() > 1) && !item.names().is_empty() {
-                        problems.add(at, complaint(program, option, item, interpreter));
-                    } else if takes && !inline {
-                        text_next = Some(option.clone());
-                    }
-                }
-                // The first argument that is no option ends the interpreter's options.
-                Some(Part::Text(_) | Part::Value(_)) | None => return,
-            },
-            Item::Each(_) | Item::When { .. } | Item::Group(_) => {}
+        let (Item::One(parts), Some(Part::Text(first))) = (item, first_part(item)) else {
+            if matches!(item, Item::One(_)) && !value_next {
+                return;
+            }
+            value_next = false;
+            continue;
+        };
+        let is_option = first.starts_with(['-', '+']) || interpreter.long.contains(&first.as_str());
+        if !is_option && !value_next {
+            // The first argument that is neither an option nor an option's value ends the interpreter's options.
+            return;
         }
+        value_next = is_option && VALUED.contains(&first.as_str());
+        let (takes, inline) = if is_option {
+            takes_text(first, interpreter)
+        } else {
+            (false, false)
+        };
+        if takes && (inline || parts.len() > 1) && !item.names().is_empty() {
+            problems.add(at, complaint(program, first, item, interpreter));
+        } else if takes && (!inline || interpreter.names.contains(&"sh")) {
+            // To a shell `-ce` is two options.
+            text_next = Some(first.clone());
+        }
+    }
+}
+
+/// Options of interpreters that take their value from the next item, and that are not program text.
+const VALUED: &[&str] = &[
+    "-o",
+    "+o",
+    "-O",
+    "+O",
+    "-W",
+    "-X",
+    "-I",
+    "-M",
+    "--rcfile",
+    "--init-file",
+    "--require",
+];
+
+fn first_part(item: &Item) -> Option<&Part> {
+    match item {
+        Item::One(parts) => parts.first(),
+        Item::Each(_) | Item::When { .. } | Item::Group(_) => None,
     }
 }
 

@@ -1,0 +1,810 @@
+//! Configured commands as tools: real programs under the real shim, run by a real engine on a store in memory.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use longhaul_core::{
+    Body, Event, Millis, Outcome, Phase, Span, TaskId,
+    decide::Birth,
+    event::Answer,
+    task::{CanAsk, CancelledBy, QuestionState, Reader, Stop},
+};
+use longhaul_engine::{
+    Engine, Options, clock,
+    process::Shim,
+    transact::{Done, Opening, Proposal, Trail, Verdict},
+};
+use longhaul_gateway::{
+    catalog::{Arguments, Catalog},
+    command::{self, Host, arguments::Checker},
+    config::{self, Bytes, Config, Source},
+    outbound::{self, Note, Question, Unasked},
+    question::Stored,
+};
+use longhaul_mcp::frame::Raw;
+use longhaul_store::{Owner, Query, Row, Runner, Scope, Slot, memory::Memory};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes on a busy machine; only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An engine with the tools of a configuration, in a folder of their own.
+struct Rig {
+    engine: Engine,
+    config: Config,
+    folder: TempDir,
+}
+
+impl Rig {
+    async fn new(toml: &str) -> Rig {
+        Rig::with(toml, |_| {}).await
+    }
+
+    async fn with(toml: &str, change: impl FnOnce(&mut Host)) -> Rig {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = parsed(&folder.path().join("longhaul.toml"), toml);
+        let mut host = Host {
+            shim: Shim {
+                program: env!("CARGO_BIN_EXE_gateway-rig").into(),
+                args: Vec::new(),
+            },
+            runner: "runner".to_owned(),
+            spool: folder.path().to_owned(),
+            env: vec![
+                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                ("HIDDEN".into(), "x".into()),
+            ],
+            limits: config.limits.clone(),
+            grace: Span(500),
+            questions_max: config.tasks.questions_max,
+        };
+        change(&mut host);
+        let host = Arc::new(host);
+        let entries = config
+            .tools
+            .values()
+            .map(|tool| command::entry(tool, &config.tasks, &host).expect("an entry"));
+        let catalog = Catalog::new(entries.collect());
+        let runner = Runner {
+            id: clock::runner_id(),
+            host: "here".to_owned(),
+            boot: "boot".to_owned(),
+            pid: std::process::id(),
+            pid_start: 0,
+        };
+        let mut options = Options::new(runner, Arc::new(|id| id.to_string()), Arc::new(|_, _| true));
+        options.claim_interval = Duration::from_millis(20);
+        options.sweep_interval = Duration::from_millis(20);
+        options.watch_interval = Duration::from_millis(20);
+        options.note_interval = Duration::from_millis(1);
+        let engine = Engine::new(
+            Arc::new(Memory::new(Arc::new(clock::now))),
+            options,
+            Arc::new(catalog),
+        );
+        engine.start().await.expect("the engine starts");
+        Rig {
+            engine,
+            config,
+            folder,
+        }
+    }
+
+    async fn call(&self, tool: &str, args: Json) -> TaskId {
+        let id = self.engine.task_id();
+        let owner = Owner {
+            tenant: "default".into(),
+            issuer: "local".into(),
+            subject: "uid:1".into(),
+            app: String::new(),
+        };
+        let opening = Opening {
+            id,
+            owner: owner.clone(),
+            kid: 1,
+            name: id.to_string(),
+            tool: tool.to_owned(),
+            session: String::new(),
+            origin: "test".to_owned(),
+            idem: None,
+            digest: [0; 32],
+            hidden: false,
+            args: Body::new(args.to_string().as_bytes()),
+            context: Body::new(b"{}"),
+            note: Vec::new(),
+            purge_after: Millis(u64::MAX),
+            birth: Birth {
+                rules: command::rules(&self.config.tools[tool], &self.config.tasks),
+                can_ask: CanAsk {
+                    client: true,
+                    operator: false,
+                },
+                expires_at: self.engine.now() + Span::seconds(3_600),
+                approval: None,
+            },
+            records: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            trail: Trail::default(),
+        };
+        let slot = Slot::Birth {
+            owner,
+            idem: None,
+            names: vec![id.to_string()],
+        };
+        let judge = move |_: &longhaul_store::Snapshot| Verdict::Open(Box::new(opening.clone()), opening.id);
+        match self
+            .engine
+            .transact(
+                Scope {
+                    task: slot,
+                    ..Scope::default()
+                },
+                Box::new(judge),
+            )
+            .await
+            .expect("a birth")
+        {
+            Done::Committed(_, id) | Done::Refused(id) => id,
+            Done::NotNow(why, _) => panic!("{why:?}"),
+        }
+    }
+
+    async fn happen(&self, id: TaskId, event: Event) {
+        let judge = move |_: &longhaul_store::Snapshot| {
+            Verdict::Apply(
+                Proposal {
+                    events: vec![event.clone()],
+                    actor: "owner",
+                    ..Proposal::default()
+                },
+                (),
+            )
+        };
+        let scope = Scope {
+            task: Slot::Task(id),
+            ..Scope::default()
+        };
+        self.engine
+            .transact(scope, Box::new(judge))
+            .await
+            .expect("a transaction");
+    }
+
+    async fn until(&self, id: TaskId, so: impl Fn(&Row) -> bool) -> Row {
+        let wait = async {
+            loop {
+                let row = self
+                    .engine
+                    .read(Query::Task(id))
+                    .await
+                    .expect("a read")
+                    .rows
+                    .remove(0);
+                if so(&row) {
+                    return row;
+                }
+                self.engine.changed(id, row.version).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .expect("this should have happened by now")
+    }
+
+    async fn outcome(&self, id: TaskId) -> Outcome {
+        match self.until(id, |row| !row.task.is_open()).await.task.phase {
+            Phase::Finished(outcome) => outcome,
+            Phase::Working | Phase::Asking => unreachable!("it is not open"),
+        }
+    }
+
+    /// The result of a call, and whether it is an error.
+    async fn result(&self, tool: &str, args: Json) -> (Json, bool) {
+        let id = self.call(tool, args).await;
+        match self.outcome(id).await {
+            Outcome::Returned { body, is_error } => {
+                let result: Json = serde_json::from_slice(body.bytes().expect("read")).expect("JSON");
+                assert_eq!(result["isError"].as_bool().unwrap_or(false), is_error);
+                assert_eq!(result.get("resultType"), None);
+                (result, is_error)
+            }
+            Outcome::Errored { body } => (
+                serde_json::from_slice(body.bytes().expect("read")).expect("JSON"),
+                true,
+            ),
+            other @ (Outcome::Cancelled { .. } | Outcome::Failed(_)) => panic!("{other:?}"),
+        }
+    }
+
+    /// The text of a good result.
+    async fn text(&self, tool: &str, args: Json) -> String {
+        let (result, is_error) = self.result(tool, args).await;
+        assert!(!is_error, "{result}");
+        text(&result)
+    }
+
+    /// The text of an error result.
+    async fn error(&self, tool: &str, args: Json) -> String {
+        let (result, is_error) = self.result(tool, args).await;
+        assert!(is_error, "{result}");
+        text(&result)
+    }
+}
+
+fn parsed(path: &Path, toml: &str) -> Config {
+    let open = |_: &Path| {
+        Ok(Source {
+            text: toml.to_owned(),
+            mode: 0o100_644,
+        })
+    };
+    config::read(path, &[], &open)
+        .unwrap_or_else(|problems| panic!("{problems}"))
+        .config
+}
+
+fn text(result: &Json) -> String {
+    result["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{result}"))
+        .to_owned()
+}
+
+/// A tool `t` that runs a shell script with the value of `a` as `$1`.
+fn script(text: &str, more: &str) -> String {
+    format!(
+        "[tools.t]\ncommand = [\"sh\", \"-c\", '''{text}''', \"sh\", [\"{{a}}\"]]\nargs.a = \"string?\"\n{more}\n"
+    )
+}
+
+// S6
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_arrives_as_one_argument_whatever_it_holds() {
+    let rig = Rig::new(&script("printf '%s|' \"$#\" \"$@\"", "")).await;
+    for value in [
+        "a b",
+        "; rm -rf /",
+        "$(id)",
+        "`id`",
+        "\"quoted\"",
+        "new\nline",
+        "*",
+        "ü €",
+        "'",
+    ] {
+        assert_eq!(rig.text("t", json!({ "a": value })).await, format!("1|{value}|"));
+    }
+    assert_eq!(rig.text("t", json!({})).await, "0|");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_flags_groups_and_defaults_expand_as_declared() {
+    let rig = Rig::new(
+        r#"
+[tools.t]
+command = ["printf", "%s|", "--", ["-p", "{crate}"], "{verbose?--verbose}", "{filter...}", "n={n}", "{{x}}"]
+args.crate = "string?"
+args.verbose = "boolean"
+args.filter = "string[]"
+args.n = "integer = 5"
+"#,
+    )
+    .await;
+    assert_eq!(rig.text("t", json!({})).await, "n=5|{x}|");
+    let all = json!({ "crate": "core", "verbose": true, "filter": ["a", "b c"], "n": 7 });
+    assert_eq!(rig.text("t", all).await, "-p|core|--verbose|a|b c|n=7|{x}|");
+}
+
+fn misfits(toml: &str, args: &str) -> Vec<String> {
+    let config = parsed(Path::new("longhaul.toml"), toml);
+    Checker::new(&config.tools["t"])
+        .expect("a checker")
+        .misfits(&Raw::parse(args).expect("JSON"))
+}
+
+// S6
+#[test]
+fn a_value_that_begins_with_a_dash_is_refused_unless_declared() {
+    let tool = |item: &str, more: &str| {
+        format!("[tools.t]\ncommand = [\"x\", {item}]\nargs.a = {{ type = \"string\", {more} }}\n")
+    };
+    let args = r#"{"a":"--help"}"#;
+    assert_eq!(
+        misfits(&tool("\"{a}\"", ""), args),
+        ["`a`: a value that begins with `-` would be read as an option; `--help` is refused"]
+    );
+    assert_eq!(misfits(&tool("\"{a}.txt\"", ""), args).len(), 1);
+    assert_eq!(misfits(&tool("\"--name={a}\"", ""), args), [""; 0]);
+    assert_eq!(misfits(&tool("\"--\", \"{a}\"", ""), args), [""; 0]);
+    assert_eq!(misfits(&tool("\"{a}\"", "dash = true"), args), [""; 0]);
+    let list = "[tools.t]\ncommand = [\"x\", \"{a...}\"]\nargs.a = \"string[]\"\n";
+    assert_eq!(misfits(list, r#"{"a":["ok","-rf"]}"#).len(), 1);
+    let number = "[tools.t]\ncommand = [\"kill\", \"{n}\"]\nargs.n = \"integer\"\n";
+    assert_eq!(misfits(number, r#"{"n":-9}"#).len(), 1);
+}
+
+// B-54
+#[test]
+fn every_argument_that_does_not_fit_is_named() {
+    let toml = "[tools.t]\ncommand = [\"x\", \"{path}\", \"{n}\"]\nargs.path = \"string\"\nargs.n = { type = \"integer\", maximum = 5 }\n";
+    assert_eq!(
+        misfits(toml, r#"{"pth":"x","n":9}"#),
+        [
+            "`n`: 9 is greater than the maximum of 5",
+            "`path` is missing",
+            "there is no argument `pth`; did you mean `path`?",
+        ]
+    );
+    assert_eq!(misfits(toml, r#"{"path":"a\u0000b","n":1}"#).len(), 1);
+    assert_eq!(misfits(toml, "[]"), ["the arguments must be a JSON object"]);
+    assert!(misfits(toml, r#"{"path":"a","path":"b","n":1}"#)[0].contains("duplicate member"));
+}
+
+// S23
+#[test]
+fn the_value_of_a_secret_is_not_repeated() {
+    let toml =
+        "[tools.t]\ncommand = [\"x\"]\nargs.key = { type = \"string\", secret = true, pattern = \"^k\" }\n";
+    let lines = misfits(toml, r#"{"key":"hunter2"}"#);
+    assert_eq!(lines.len(), 1);
+    assert!(!lines[0].contains("hunter2"), "{lines:?}");
+}
+
+// S23
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_goes_by_standard_input_and_is_kept_out_of_errors() {
+    let rig = Rig::new(
+        "[tools.t]\ncommand = [\"sh\", \"-c\", 'cat; cat /proc/$$/cmdline >&2; echo got hunter2 >&2; exit 3']\nargs.key = { type = \"string\", secret = true }\n",
+    )
+    .await;
+    let (result, _) = rig.result("t", json!({ "key": "hunter2" })).await;
+    assert!(
+        !result
+            .to_string()
+            .replace("echo got hunter2", "")
+            .contains("hunter2"),
+        "{result}"
+    );
+    assert_eq!(result["content"][1]["text"], "{\"key\":\"[secret]\"}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_is_a_few_variables_and_those_declared() {
+    let rig = Rig::new(&script("env", "env = { OWN = \"1\" }\nenv_pass = [\"ABSENT\"]")).await;
+    let env = rig.text("t", json!({})).await;
+    let names: Vec<&str> = env
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        names.contains(&"OWN") && names.contains(&"LONGHAUL_TASK") && names.contains(&"LONGHAUL_FD"),
+        "{names:?}"
+    );
+    assert!(
+        names.contains(&"LONGHAUL_IDEMPOTENCY_KEY") && names.contains(&"LONGHAUL_ATTEMPT"),
+        "{names:?}"
+    );
+    assert!(!names.contains(&"HIDDEN"), "{names:?}");
+    let own = Path::new(env!("CARGO_BIN_EXE_gateway-rig"))
+        .parent()
+        .expect("a folder")
+        .display()
+        .to_string();
+    assert!(
+        env.lines()
+            .any(|line| line.starts_with("PATH=") && line.ends_with(&own)),
+        "{env}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_shows_the_code_the_end_of_standard_error_and_the_output() {
+    let rig = Rig::new(&script(
+        "echo partial; printf 'first\\n\\033[31mred\\033[0m\\n' >&2; exit 4",
+        "",
+    ))
+    .await;
+    let (result, is_error) = rig.result("t", json!({})).await;
+    assert!(is_error);
+    assert_eq!(
+        text(&result),
+        "`sh` exited with code 4.\nstandard error:\nfirst\nred"
+    );
+    assert_eq!(result["content"][1]["text"], "partial");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_ends_are_told_apart() {
+    let rig = Rig::new(&script("kill -SEGV $$", "")).await;
+    assert_eq!(
+        rig.error("t", json!({})).await,
+        "`sh` was ended by signal 11 (SIGSEGV)."
+    );
+    let rig = Rig::new(&script("sleep 60", "timeout = \"200ms\"")).await;
+    assert_eq!(
+        rig.error("t", json!({})).await,
+        "`sh` did not end within 200ms (`timeout`); it was stopped."
+    );
+    let rig = Rig::new(&script("sleep 60", "idle_timeout = \"200ms\"")).await;
+    assert_eq!(
+        rig.error("t", json!({})).await,
+        "`sh` wrote nothing for 200ms (`idle_timeout`); it was stopped."
+    );
+    let rig = Rig::new(&script("exit 3", "success_exit_codes = [0, 3]")).await;
+    assert_eq!(rig.text("t", json!({})).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_program_names_the_path_that_was_searched() {
+    let rig = Rig::new("[tools.t]\ncommand = [\"no-such-program-here\"]\n").await;
+    let why = rig.error("t", json!({})).await;
+    assert!(
+        why.starts_with(
+            "cannot start `no-such-program-here`: not found in PATH `/usr/local/bin:/usr/bin:/bin"
+        ),
+        "{why}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_and_its_folder_start_at_the_configuration() {
+    let rig = Rig::new("[tools.t]\ncommand = [\"./run\"]\ncwd = \"work\"\n").await;
+    let program = rig.folder.path().join("run");
+    std::fs::write(&program, "#!/bin/sh\npwd\n").expect("a script");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
+    std::fs::create_dir(rig.folder.path().join("work")).expect("a folder");
+    assert!(rig.text("t", json!({})).await.ends_with("/work"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_output_keeps_its_beginning_and_its_end() {
+    let toml = script("echo BEGIN; seq 1 20000; echo END", "");
+    let rig = Rig::with(&toml, |host| host.limits.result_max = Bytes(8192)).await;
+    let text = rig.text("t", json!({})).await;
+    assert!(
+        text.starts_with("BEGIN\n1\n2\n") && text.ends_with("20000\nEND\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("bytes are left out here: the output is larger than"),
+        "{text}"
+    );
+    assert!(text.len() < 8192);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn binary_output_is_a_resource_and_a_large_one_only_its_size() {
+    let rig = Rig::new(&script("printf '\\377\\000\\001'", "")).await;
+    let (result, _) = rig.result("t", json!({})).await;
+    assert_eq!(result["content"][0]["resource"]["blob"], "/wAB");
+    let rig = Rig::with(&script("head -c 100000 /dev/zero", ""), |host| {
+        host.limits.file_max = Bytes(1000)
+    })
+    .await;
+    let text = rig.text("t", json!({})).await;
+    assert!(
+        text.starts_with("The output is 100000 bytes that are no UTF-8 text"),
+        "{text}"
+    );
+}
+
+// B-54
+#[tokio::test(flavor = "multi_thread")]
+async fn json_is_structured_content_and_must_fit_its_schema() {
+    let schema = "result = \"json\"\noutput_schema = { type = \"object\", required = [\"n\"] }";
+    let rig = Rig::new(&script(
+        "printf '{\"n\": 12345678901234567890123, \"b\": 1}'",
+        schema,
+    ))
+    .await;
+    let id = rig.call("t", json!({})).await;
+    let Outcome::Returned {
+        body,
+        is_error: false,
+    } = rig.outcome(id).await
+    else {
+        panic!("a result")
+    };
+    let bytes = String::from_utf8(body.bytes().expect("read").to_vec()).expect("UTF-8");
+    assert!(
+        bytes.contains(r#""structuredContent":{"n": 12345678901234567890123, "b": 1}"#),
+        "{bytes}"
+    );
+
+    let rig = Rig::new(&script("printf '{\"m\":1}'", schema)).await;
+    let why = rig.error("t", json!({})).await;
+    assert_eq!(
+        why,
+        "What `sh` printed does not fit the tool's output schema:\n: \"n\" is a required property"
+    );
+    let rig = Rig::new(&script("printf '{\"a\":1,\"a\":2}'", schema)).await;
+    assert!(
+        rig.error("t", json!({}))
+            .await
+            .starts_with("`sh` must print JSON, and did not: duplicate member")
+    );
+    let rig = Rig::new(&script("echo no", schema)).await;
+    assert!(
+        rig.error("t", json!({}))
+            .await
+            .starts_with("`sh` must print JSON, and did not: ")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_result_or_error_is_passed_on() {
+    let mcp = "result = \"mcp\"";
+    let whole = r#"{"resultType":"complete","content":[{"type":"text","text":"hi","x":1}],"isError":false}"#;
+    let rig = Rig::new(&script(&format!("printf '%s' '{whole}'"), mcp)).await;
+    let (result, _) = rig.result("t", json!({})).await;
+    assert_eq!(
+        result,
+        json!({ "content": [{ "type": "text", "text": "hi", "x": 1 }], "isError": false })
+    );
+    let rig = Rig::new(&script(&format!("printf '%s' '{whole}'; exit 1"), mcp)).await;
+    assert_eq!(rig.result("t", json!({})).await.0["isError"], true);
+
+    let rig = Rig::new(&script(
+        r#"printf '{"code":-32000,"message":"no","data":{"a":1}}'"#,
+        mcp,
+    ))
+    .await;
+    let id = rig.call("t", json!({})).await;
+    let Outcome::Errored { body } = rig.outcome(id).await else {
+        panic!("an error")
+    };
+    assert_eq!(
+        body.bytes().expect("read"),
+        br#"{"code":-32000,"message":"no","data":{"a":1}}"#
+    );
+
+    let rig = Rig::new(&script("printf '{}'", mcp)).await;
+    assert_eq!(
+        rig.error("t", json!({})).await,
+        "`sh` printed a result without a `content` list of objects."
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_embedded_or_named_and_links_are_not_followed() {
+    let rig = Rig::with(
+        &script(
+            "mkdir -p out/deep; echo hi >out/a.txt; echo no >out/b.log; head -c 5000 /dev/zero >out/deep/c.txt; ln -s /etc/passwd out/d.txt",
+            "result = \"files\"\nfiles = [\"out/**/*.txt\"]",
+        ),
+        |host| host.limits.file_max = Bytes(1000),
+    )
+    .await;
+    let (result, is_error) = rig.result("t", json!({})).await;
+    assert!(!is_error, "{result}");
+    assert_eq!(text(&result), "2 files");
+    assert_eq!(result["content"][1]["resource"]["text"], "hi\n");
+    assert_eq!(result["content"][2]["type"], "resource_link");
+    assert_eq!(result["content"][2]["name"], "out/deep/c.txt");
+    assert_eq!(result["content"][2]["size"], 5000);
+    assert_eq!(result["content"].as_array().map(Vec::len), Some(3));
+
+    let rig = Rig::new(&script("true", "result = \"files\"\nfiles = [\"*.pdf\"]")).await;
+    assert_eq!(
+        rig.error("t", json!({})).await,
+        "`sh` left no file that matches *.pdf."
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_and_messages_are_progress() {
+    for (line, expected) in [
+        (
+            "echo '3/10 copying' >&2",
+            Note::new(Some(3.0), Some(10.0), Some("copying")),
+        ),
+        (
+            "echo '40% done'",
+            Note::new(Some(40.0), Some(100.0), Some("done")),
+        ),
+        (
+            "python3 -c 'import os; os.write(int(os.environ[\"LONGHAUL_FD\"]), b\"{\\\"progress\\\":{\\\"n\\\":7,\\\"message\\\":\\\"x\\\"}}\\n\")'",
+            Note::new(Some(7.0), None, Some("x")),
+        ),
+    ] {
+        let rig = Rig::new(&script(&format!("{line}; sleep 60"), "")).await;
+        let id = rig.call("t", json!({})).await;
+        rig.until(id, |row| Note::decode(&row.note) == expected).await;
+        rig.happen(
+            id,
+            Event::Cancel {
+                by: CancelledBy::Owner,
+            },
+        )
+        .await;
+        rig.outcome(id).await;
+    }
+}
+
+const ASKING: &str = r#"import json, os, socket, sys
+lines = socket.socket(fileno=os.dup(int(os.environ["LONGHAUL_FD"]))).makefile("rw")
+print(json.dumps({"ask": json.loads(sys.argv[1])}), file=lines, flush=True)
+print(lines.readline(), end="")
+"#;
+
+async fn asking() -> Rig {
+    Rig::new(&format!(
+        "[tools.t]\ncommand = [\"python3\", \"-c\", '''{ASKING}''', \"{{q}}\"]\nargs.q = \"string\"\n"
+    ))
+    .await
+}
+
+async fn asked(rig: &Rig, question: Json) -> (TaskId, Row) {
+    let id = rig.call("t", json!({ "q": question.to_string() })).await;
+    let row = rig.until(id, |row| row.task.phase != Phase::Working).await;
+    (id, row)
+}
+
+async fn told(rig: &Rig, id: TaskId) -> String {
+    match rig.outcome(id).await {
+        Outcome::Returned { body, .. } => {
+            text(&serde_json::from_slice(body.bytes().expect("read")).expect("JSON"))
+        }
+        other @ (Outcome::Errored { .. } | Outcome::Cancelled { .. } | Outcome::Failed(_)) => {
+            panic!("{other:?}")
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_asked_and_its_answer_goes_back() {
+    let rig = asking().await;
+    let (id, row) = asked(
+        &rig,
+        json!({ "id": "q1", "message": "Which region?", "choices": ["eu", "us"] }),
+    )
+    .await;
+    let question = row.task.open_questions().next().expect("a question").clone();
+    assert!(matches!(question.state, QuestionState::Open { .. }));
+    let stored = Stored::decode(&question.ask).expect("ours");
+    assert!(
+        stored.request.text().contains("\"Which region?\""),
+        "{}",
+        stored.request.text()
+    );
+    let answer = Answer::Accept(Body::new(br#"{"answer":"eu"}"#));
+    rig.happen(
+        id,
+        Event::Answered {
+            key: question.key,
+            reader: Reader::Client,
+            answer,
+        },
+    )
+    .await;
+    assert_eq!(
+        told(&rig, id).await,
+        r#"{"answer":{"id":"q1","action":"accept","content":{"answer":"eu"}}}"#
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decline_and_a_dismissal_are_told_apart() {
+    let rig = asking().await;
+    for (answer, action) in [(Answer::Decline, "decline"), (Answer::Dismiss, "cancel")] {
+        let (id, row) = asked(&rig, json!({ "id": 7, "message": "Go on?" })).await;
+        let key = row.task.open_questions().next().expect("a question").key;
+        rig.happen(
+            id,
+            Event::Answered {
+                key,
+                reader: Reader::Client,
+                answer,
+            },
+        )
+        .await;
+        assert_eq!(
+            told(&rig, id).await,
+            format!(r#"{{"answer":{{"id":7,"action":"{action}"}}}}"#)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_may_not_be_shown_is_declined_with_the_reason() {
+    let rig = asking().await;
+    let (id, _) = asked(&rig, json!({ "id": 1, "message": "" })).await;
+    assert_eq!(
+        told(&rig, id).await,
+        r#"{"answer":{"id":1,"action":"decline","why":"a question needs a message"}}"#
+    );
+}
+
+#[test]
+fn a_form_is_checked_before_it_is_asked() {
+    let ask = |question: Json| {
+        outbound::question(
+            &serde_json::from_value::<Question>(question).expect("a question"),
+            4096,
+        )
+    };
+    assert_eq!(
+        ask(json!({ "message": " \u{200b}" })).unwrap_err(),
+        Unasked::NoMessage
+    );
+    assert_eq!(
+        ask(json!({ "message": "m", "choices": [] })).unwrap_err(),
+        Unasked::Choices
+    );
+    assert_eq!(
+        ask(json!({ "message": "m", "choices": ["a"], "form": {} })).unwrap_err(),
+        Unasked::FormAndChoices
+    );
+    let secret = json!({ "type": "object", "properties": { "password": { "type": "string" } } });
+    assert!(matches!(
+        ask(json!({ "message": "m", "form": secret })),
+        Err(Unasked::Form(_))
+    ));
+    let nested = json!({ "type": "object", "properties": { "a": { "type": "object" } } });
+    assert!(matches!(
+        ask(json!({ "message": "m", "form": nested })),
+        Err(Unasked::Form(_))
+    ));
+    let good = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    assert!(ask(json!({ "message": "m", "form": good })).is_ok());
+    let large = json!({ "message": "m".repeat(3000), "default": "d".repeat(2000) });
+    assert!(matches!(ask(large), Err(Unasked::TooLarge { max: 4096, .. })));
+}
+
+#[test]
+fn a_note_is_clean_bounded_and_reads_back() {
+    let hostile = format!("\u{1b}[31mred\u{202e}{}\n\u{200b}", "€".repeat(5000));
+    let note = Note::new(Some(f64::NAN), Some(-1.0), Some(&hostile));
+    assert_eq!((note.progress, note.total), (None, None));
+    let encoded = note.encode();
+    assert!(encoded.len() <= outbound::NOTE_BYTES_MAX);
+    assert_eq!(Note::decode(&encoded), note);
+    let message = note.message.expect("a message");
+    assert!(!message.contains(['\u{1b}', '\u{202e}', '\n', '\u{200b}']));
+    assert_eq!(Note::decode(b"not a note"), Note::default());
+    assert_eq!(
+        Note::decode(br#"{"progress":1,"later":true}"#).progress,
+        Some(1.0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_leaves_nothing_alive_and_says_so() {
+    let rig = Rig::new(&script(
+        "trap '' TERM; echo '1/2 on' >&2; while :; do sleep 1; done",
+        "",
+    ))
+    .await;
+    let id = rig.call("t", json!({})).await;
+    rig.until(id, |row| !Note::decode(&row.note).is_empty()).await;
+    rig.happen(
+        id,
+        Event::Cancel {
+            by: CancelledBy::Owner,
+        },
+    )
+    .await;
+    let row = rig.until(id, |row| !row.task.is_open()).await;
+    assert_eq!(row.task.stop, Stop::Stopped);
+    assert!(matches!(
+        row.task.phase,
+        Phase::Finished(Outcome::Cancelled { .. })
+    ));
+}
+
+#[test]
+fn the_quickstart_file_is_good() {
+    let path = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/quickstart/longhaul.toml"
+    ));
+    let loaded = config::load(path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(loaded.warnings, []);
+    let names: Vec<_> = loaded.config.tools.keys().collect();
+    assert_eq!(
+        names,
+        ["checksum_tree", "confirm_delete", "find_large_files", "run_tests"]
+    );
+}

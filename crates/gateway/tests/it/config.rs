@@ -1,0 +1,566 @@
+//! The configuration as its users meet it: what a file means, and the exact words when it is wrong.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use longhaul_core::Span;
+use longhaul_gateway::config::{self, Bytes, Item, Loaded, OnCrash, Place, Source, Stdin};
+
+/// Files by path.
+fn read(files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Loaded, String> {
+    let open = |path: &Path| {
+        let found = files.iter().find(|(name, _)| Path::new(name) == path);
+        let (_, text) = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such file"))?;
+        Ok(Source {
+            text: (*text).to_owned(),
+            mode: 0o100_644,
+        })
+    };
+    let env: Vec<_> = env
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    config::read(Path::new(files[0].0), &env, &open).map_err(|problems| problems.to_string())
+}
+
+fn loaded(text: &str) -> config::Config {
+    read(&[("longhaul.toml", text)], &[])
+        .expect("a good configuration")
+        .config
+}
+
+#[track_caller]
+fn wrong(text: &str, expected: &str) {
+    let problems = read(&[("longhaul.toml", text)], &[]).expect_err("something is wrong");
+    assert_eq!(problems, expected);
+}
+
+/// A tool of two lines, its name on line 1.
+fn tool(lines: &str) -> String {
+    format!("[tools.t]\ndescription = \"d\"\n{lines}")
+}
+
+#[test]
+fn every_declared_default_reads_and_is_within_its_range() {
+    let config = config::defaults(&[]).expect("the defaults are good").config;
+    assert_eq!(config.server.bind.to_string(), "127.0.0.1:7410");
+    assert_eq!(config.tasks.ttl, Span(7 * 86_400_000));
+    assert_eq!(config.limits.result_max, Bytes(8 << 20));
+    loaded(&tool("command = [\"true\"]"));
+}
+
+#[test]
+fn every_setting_has_a_text_a_kind_and_a_first_version() {
+    let settings = config::reference();
+    assert!(settings.len() > 60, "{}", settings.len());
+    let mut names = BTreeMap::new();
+    for setting in &settings {
+        assert!(
+            setting.text.ends_with('.'),
+            "{}.{}: {}",
+            setting.section,
+            setting.key,
+            setting.text
+        );
+        assert!(!setting.kind.is_empty() && setting.since == "0.1.0");
+        let twice = names.insert((setting.section, setting.key), ());
+        assert_eq!(twice, None, "{}.{}", setting.section, setting.key);
+    }
+}
+
+#[test]
+fn the_schema_knows_every_setting_and_the_first_file_fits_it() {
+    let schema = config::schema();
+    for setting in config::reference() {
+        let mut at = &schema["properties"];
+        for part in setting.section.split('.') {
+            at = if part == "NAME" {
+                &at["additionalProperties"]["properties"]
+            } else if at.get(part).is_some_and(|s| s.get("properties").is_some()) {
+                &at[part]["properties"]
+            } else {
+                &at[part]
+            };
+        }
+        assert!(
+            at.get(setting.key).is_some(),
+            "{}.{}",
+            setting.section,
+            setting.key
+        );
+    }
+    let init = read(&[("longhaul.toml", config::init())], &[]).expect("the first file is good");
+    assert!(init.warnings.is_empty(), "{:?}", init.warnings);
+    let json: serde_json::Value = toml::from_str(config::init()).expect("TOML");
+    let validator = jsonschema::options().build(&schema).expect("a schema");
+    assert!(validator.is_valid(&json));
+}
+
+#[test]
+fn the_example_of_the_documentation_reads() {
+    let config = loaded(
+        r#"
+[tools.run_tests]
+description = "Run the tests, of one crate or of all"
+command = ["cargo", "test", ["-p", "{crate}"], "{filter...}"]
+args.crate  = "string?"
+args.filter = "string[]"
+timeout  = "30m"
+on_crash = "rerun"
+"#,
+    );
+    let tool = &config.tools["run_tests"];
+    assert_eq!(tool.timeout, Some(Span(30 * 60_000)));
+    assert_eq!(
+        tool.on_crash,
+        OnCrash::Rerun {
+            starts_max: 3,
+            backoff: Span(1000)
+        }
+    );
+    assert_eq!(tool.command.items[3].1, Item::Each("filter".into()));
+    assert_eq!(
+        tool.args.schema,
+        serde_json::json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "crate": { "type": "string" },
+                "filter": { "type": "array", "items": { "type": "string" } },
+            },
+        })
+    );
+}
+
+#[test]
+fn durations_and_sizes_read_in_every_form() {
+    for (text, ms) in [
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("PT12H", 43_200_000),
+        ("30d", 2_592_000_000),
+        ("1h30m", 5_400_000),
+        ("P1DT1S", 86_401_000),
+    ] {
+        assert_eq!(
+            loaded(&format!("[tasks]\nttl = \"{text}\"")).tasks.ttl,
+            Span(ms),
+            "{text}"
+        );
+    }
+    for (text, bytes) in [
+        ("512KiB", 512 << 10),
+        ("1MB", 1_000_000),
+        ("2 MiB", 2 << 20),
+        ("4096B", 4096),
+    ] {
+        assert_eq!(
+            loaded(&format!("[server]\nbody_max = \"{text}\""))
+                .server
+                .body_max,
+            Bytes(bytes),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_named_with_its_place_and_the_nearest() {
+    wrong(
+        "[tasks]\nttl = \"1d\"\npromote_afer = \"2s\"\n",
+        "longhaul.toml:3:1: unknown key `promote_afer` in [tasks]; did you mean `promote_after`?",
+    );
+    wrong(
+        "[sever]\nbind = \"127.0.0.1:1\"\n",
+        "longhaul.toml:1:2: unknown section or key `sever`; did you mean `server`?",
+    );
+    wrong(
+        &tool("comand = [\"true\"]"),
+        "longhaul.toml:1:8: tool `t` needs a `command`\n\
+         longhaul.toml:3:1: unknown key `comand` in [tools.t]; did you mean `command`?",
+    );
+    wrong(
+        &tool("command = [\"true\"]\nannotations = { readOnly = true }"),
+        "longhaul.toml:4:17: unknown key `readOnly` in [tools.NAME.annotations]; known here: `destructiveHint`, `idempotentHint`, `openWorldHint`, `readOnlyHint`",
+    );
+}
+
+#[test]
+fn a_section_of_a_later_version_says_so() {
+    wrong(
+        "[servers.x]\ncommand = [\"x\"]\n[toolsets.y]\n",
+        "longhaul.toml:1:2: `servers` is not in this version (0.1.0)\n\
+         longhaul.toml:3:2: `toolsets` is not in this version (0.1.0)",
+    );
+}
+
+#[test]
+fn a_wrong_type_duration_or_size_says_what_was_expected() {
+    wrong(
+        "[tasks]\nttl = 7\nopen_max = \"many\"\nenabled = 1\n[server]\nbody_max = \"4 megs\"\nbind = \"localhost\"\nallowed_hosts = \"a\"\n",
+        "longhaul.toml:2:7: `ttl` must be a duration such as `90s`, `15m`, `30d` or `PT12H`, not the integer `7`\n\
+         longhaul.toml:3:12: `open_max` must be a whole number, not the text `many`\n\
+         longhaul.toml:4:11: `enabled` must be `true` or `false`, not the integer `1`\n\
+         longhaul.toml:6:12: `body_max` must be a size such as `512KiB`, `4MiB` or `2GiB`, not the text `4 megs`\n\
+         longhaul.toml:7:8: `bind` must be an address and port such as `127.0.0.1:7410`, not the text `localhost`\n\
+         longhaul.toml:8:17: `allowed_hosts` must be a list, each item text, not the text `a`",
+    );
+    wrong(
+        "[tasks]\nttl = \"90 seconds\"\n",
+        "longhaul.toml:2:7: `ttl` must be a duration such as `90s`, `15m`, `30d` or `PT12H`, not the text `90 seconds`",
+    );
+    wrong(
+        "tasks = 3\n",
+        "longhaul.toml:1:9: `tasks` must be a section, [tasks], not the integer `3`",
+    );
+}
+
+#[test]
+fn a_value_outside_its_range_says_the_range() {
+    wrong(
+        "[tasks]\nopen_max = 0\npromote_after = \"1h\"\n[server]\nbody_max = \"1GiB\"\n",
+        "longhaul.toml:2:12: `open_max` must be from 1 to 100000, not 0\n\
+         longhaul.toml:3:17: `promote_after` must be from 0s to 10m, not 1h\n\
+         longhaul.toml:5:12: `body_max` must be from 1KiB to 64MiB, not 1GiB",
+    );
+}
+
+#[test]
+fn text_that_is_no_toml_is_reported_with_its_place_and_the_rest_is_still_checked() {
+    let problems =
+        read(&[("longhaul.toml", "[tasks\nttl = 7\n[server]\nbnd = 1\n")], &[]).expect_err("wrong");
+    assert!(
+        problems.starts_with("longhaul.toml:1:7: not valid TOML: "),
+        "{problems}"
+    );
+    assert!(
+        problems.contains("unknown key `bnd` in [server]; did you mean `bind`?"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_reported_where_they_stand() {
+    wrong(
+        "[tasks]\nttl = \"40d\"\n[limits]\nresult_max = \"8MiB\"\noutput_max = \"1MiB\"\n[server]\nbind = \"0.0.0.0:7410\"\n",
+        "longhaul.toml:2:7: `ttl` (40d) is longer than `ttl_max` (30d)\n\
+         longhaul.toml:4:14: `result_max` (8MiB) is larger than `output_max` (1MiB)\n\
+         longhaul.toml:7:8: `0.0.0.0:7410` can be reached from other machines, and this version serves plain HTTP without keys; bind a loopback address",
+    );
+    wrong(
+        &tool("command = [\"true\"]\nttl = \"60d\""),
+        "longhaul.toml:4:7: `ttl` of tool `t` (60d) is longer than `tasks.ttl_max` (30d)",
+    );
+}
+
+#[test]
+fn an_include_is_joined_and_its_paths_start_at_its_own_folder() {
+    let files = [
+        (
+            "etc/longhaul.toml",
+            "include = [\"more/tools.toml\"]\n[tasks]\nttl = \"1d\"\n",
+        ),
+        (
+            "etc/more/tools.toml",
+            "[tasks]\nopen_max = 5\n[tools.t]\ndescription = \"d\"\ncommand = [\"./run\"]\ncwd = \"work\"\n",
+        ),
+    ];
+    let loaded = read(&files, &[]).expect("good");
+    assert_eq!(loaded.config.tasks.ttl, Span(86_400_000));
+    assert_eq!(loaded.config.tasks.open_max, 5);
+    assert_eq!(
+        loaded.config.tools["t"].cwd.as_deref(),
+        Some(Path::new("etc/more/work"))
+    );
+    assert_eq!(loaded.config.tools["t"].folder, Path::new("etc/more"));
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn an_include_that_repeats_or_is_missing_is_reported() {
+    let files = [
+        (
+            "a.toml",
+            "include = [\"b.toml\", \"c.toml\"]\n[tasks]\nttl = \"1d\"\n",
+        ),
+        ("b.toml", "include = [\"a.toml\"]\n[tasks]\nttl = \"2d\"\n"),
+    ];
+    assert_eq!(
+        read(&files, &[]).expect_err("wrong"),
+        "a.toml:1:11: cannot read `c.toml`: no such file\n\
+         b.toml:1:11: `a.toml` is included twice\n\
+         b.toml:3:1: `tasks.ttl` is set before at a.toml:3:1"
+    );
+    let twice = [
+        ("a.toml", "include = [\"b.toml\"]\n[tools.t]\ncommand = [\"x\"]\n"),
+        ("b.toml", "[tools.t]\ncommand = [\"y\"]\n"),
+    ];
+    assert_eq!(
+        read(&twice, &[]).expect_err("wrong"),
+        "b.toml:1:8: `tools.t` is set before at a.toml:2:8"
+    );
+}
+
+#[test]
+fn the_environment_overrides_a_file_and_has_the_type_of_the_setting() {
+    let file = [("longhaul.toml", "[tasks]\nttl = \"1d\"\n")];
+    let env = [
+        ("LONGHAUL_TASKS__TTL", "2d"),
+        ("LONGHAUL_TASKS__OPEN_MAX", "7"),
+        ("LONGHAUL_SERVER__STRICT_HEADERS", "true"),
+        ("LONGHAUL_SERVER__ALLOWED_HOSTS", "a.example, b.example"),
+        ("LONGHAUL_KEY", "not a setting"),
+    ];
+    let config = read(&file, &env).expect("good").config;
+    assert_eq!(config.tasks.ttl, Span(2 * 86_400_000));
+    assert_eq!(config.tasks.open_max, 7);
+    assert!(config.server.strict_headers);
+    assert_eq!(config.server.allowed_hosts, ["a.example", "b.example"]);
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let file = [("longhaul.toml", "")];
+    let env = [
+        ("LONGHAUL_TASKS__OPENMAX", "7"),
+        ("LONGHAUL_TASKS__TTL", "soon"),
+        ("LONGHAUL_TASKS__CALLS_MAX", "x"),
+        ("LONGHAUL_TOOLS__T__COMMAND", "[\"sh\"]"),
+    ];
+    assert_eq!(
+        read(&file, &env).expect_err("wrong"),
+        "LONGHAUL_TASKS__CALLS_MAX: must be a whole number, not the text `x`\n\
+         LONGHAUL_TASKS__OPENMAX: no setting has this name; did you mean `LONGHAUL_TASKS__OPEN_MAX`?\n\
+         LONGHAUL_TASKS__TTL: `ttl` must be a duration such as `90s`, `15m`, `30d` or `PT12H`, not the text `soon`\n\
+         LONGHAUL_TOOLS__T__COMMAND: tools are declared in the configuration file only, never in the environment"
+    );
+}
+
+// S6
+#[test]
+fn a_file_that_everybody_can_write_is_refused_and_one_of_a_group_is_warned_about() {
+    let with_mode = |mode| {
+        config::read(Path::new("longhaul.toml"), &[], &move |_| {
+            Ok(Source {
+                text: String::new(),
+                mode,
+            })
+        })
+    };
+    assert_eq!(
+        with_mode(0o100_666).expect_err("refused").to_string(),
+        "longhaul.toml: everybody can write this file, and so start any program as you; `chmod o-w longhaul.toml`"
+    );
+    let warnings = with_mode(0o100_664).expect("accepted").warnings;
+    assert_eq!(
+        warnings[0].to_string(),
+        "longhaul.toml: its group can write this file, and so start any program; `chmod g-w longhaul.toml`"
+    );
+    assert!(with_mode(0o100_644).expect("accepted").warnings.is_empty());
+}
+
+#[test]
+fn the_places_are_looked_at_in_their_order() {
+    let places = |flag: Option<&str>, env: &[(&str, &str)], here| {
+        let env = |name: &str| {
+            env.iter()
+                .find(|(own, _)| *own == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        let places: Vec<Place> = config::places(flag.map(Path::new), &env, here);
+        places
+            .into_iter()
+            .map(|place| (place.path.display().to_string(), place.named))
+            .collect::<Vec<_>>()
+    };
+    let env = [
+        ("LONGHAUL_CONFIG", "/e.toml"),
+        ("XDG_CONFIG_HOME", "/x"),
+        ("HOME", "/h"),
+    ];
+    assert_eq!(places(Some("f.toml"), &env, true), [("f.toml".to_owned(), true)]);
+    assert_eq!(places(None, &env, true), [("/e.toml".to_owned(), true)]);
+    let rest = |first: &str| {
+        [
+            (first.to_owned(), false),
+            ("/etc/longhaul/longhaul.toml".to_owned(), false),
+        ]
+    };
+    assert_eq!(places(None, &env[1..], false), rest("/x/longhaul/longhaul.toml"));
+    assert_eq!(
+        places(None, &env[2..], false),
+        rest("/h/.config/longhaul/longhaul.toml")
+    );
+    assert_eq!(
+        places(None, &env[2..], true)[0],
+        ("longhaul.toml".to_owned(), false)
+    );
+}
+
+#[test]
+fn a_placeholder_inside_program_text_is_refused_and_the_safe_way_is_shown() {
+    wrong(
+        &tool("command = [\"sh\", \"-c\", \"wc -l {path} | sort\"]\nargs.path = \"string\""),
+        "longhaul.toml:3:24: `{path}` stands inside the program text of `sh -c`, where a value would run as code; \
+         pass it beside the text: [\"sh\", \"-c\", \"… \\\"$1\\\" …\", \"sh\", \"{path}\"]",
+    );
+    wrong(
+        &tool("command = [\"python3\", \"-c\", \"print({n})\"]\nargs.n = \"integer\""),
+        "longhaul.toml:3:29: `{n}` stands inside the program text of `python3 -c`, where a value would run as code; \
+         pass it beside the text: [\"python3\", \"-c\", \"… sys.argv[1] …\", \"{n}\"]",
+    );
+    let refused = [
+        r#"["/usr/bin/env", "A=1", "bash", "-lc", "echo {a}"]"#,
+        r#"["bash", "-o", "pipefail", "-c", "echo {a}"]"#,
+        r#"["bash", "-c", "-e", "echo {a}"]"#,
+        r#"["sh", "-c", "{a}"]"#,
+        r#"["sh", "-cecho {a}"]"#,
+        r#"["sh", "-ce", "echo {a}"]"#,
+        r#"["nice", "python3.11", "-c", "{a}"]"#,
+        r#"["find", ".", "-exec", "sh", "-c", "rm {a}", ";"]"#,
+        r#"["perl", "-ne", "print {a}"]"#,
+        r#"["node", "--eval={a}"]"#,
+        r#"["node", "-e", "{a}"]"#,
+        r#"["ruby", "-e", "puts {a}"]"#,
+        r#"["php", "-r", "echo {a};"]"#,
+    ];
+    for command in refused {
+        let problems = read(
+            &[(
+                "l.toml",
+                &tool(&format!("command = {command}\nargs.a = \"string\"")),
+            )],
+            &[],
+        );
+        let problems = problems.err().unwrap_or_default();
+        assert!(
+            problems.contains("stands inside the program text"),
+            "{command}: {problems}"
+        );
+    }
+    let fine = [
+        r#"["sh", "-c", "wc -l \"$1\"", "sh", "{a}"]"#,
+        r#"["sh", "script.sh", "-c", "{a}"]"#,
+        r#"["python3", "tool.py", "-c", "{a}"]"#,
+        r#"["node", "tool.js", "-e", "{a}"]"#,
+        r#"["grep", "-c", "{a}"]"#,
+    ];
+    for command in fine {
+        loaded(&tool(&format!("command = {command}\nargs.a = \"string\"")));
+    }
+}
+
+// S23
+#[test]
+fn a_secret_never_goes_into_the_arguments() {
+    wrong(
+        &tool("command = [\"login\", \"{key}\"]\nargs.key = { type = \"string\", secret = true }"),
+        "longhaul.toml:3:21: `key` is secret, and a program's arguments can be read by every user of the machine; \
+         it is given on stdin (`stdin = \"secrets\"`)",
+    );
+    let config = loaded(&tool(
+        "command = [\"login\"]\nargs.key = { type = \"string\", secret = true }",
+    ));
+    assert_eq!(config.tools["t"].stdin(), Stdin::Secrets);
+}
+
+#[test]
+fn a_placeholder_must_name_an_argument_of_the_right_kind() {
+    wrong(
+        &tool(
+            "command = [\"x\", \"{pth}\", \"{list}\", \"{path...}\", \"{path?--p}\", \"{opt}\"]\nargs.path = \"string\"\nargs.list = \"string[]\"\nargs.opt = \"string?\"\nargs.unused = \"string\"",
+        ),
+        "longhaul.toml:3:17: `{pth}` is not a declared argument; did you mean `path`?\n\
+         longhaul.toml:3:26: `list` is a list; write \"{list...}\" as an item of its own\n\
+         longhaul.toml:3:36: `{path...}` needs a list, such as args.path = \"string[]\"\n\
+         longhaul.toml:3:49: `{path?…}` needs args.path = \"boolean\"\n\
+         longhaul.toml:3:63: `opt` may be absent; put what depends on it in a list of its own, [\"{opt}\"], or give it a default\n\
+         longhaul.toml:7:6: argument `unused` is used nowhere: neither in `command` nor in `stdin`",
+    );
+    wrong(
+        &tool("command = [\"{x}\"]\nargs.x = \"string\""),
+        "longhaul.toml:3:12: the program must be written out: a value may not choose what runs",
+    );
+    wrong(
+        &tool("command = [\"a\", \"{\", \"{a b}\", \"-{x...}\"]"),
+        "longhaul.toml:3:17: `{` has a single brace; write `{{` or `}}` for a brace\n\
+         longhaul.toml:3:22: `{a b}` in `{a b}` is not an argument's name; write `{{` and `}}` for braces\n\
+         longhaul.toml:3:31: `{x...}` must be an item of its own, not a part of `-{x...}`",
+    );
+}
+
+#[test]
+fn an_argument_declared_wrongly_is_reported() {
+    wrong(
+        &tool(
+            "command = [\"x\", \"{a}\", \"{b}\"]\nargs.a = \"strng\"\nargs.b = { type = \"integer\", default = \"x\", secrt = true }",
+        ),
+        "longhaul.toml:3:17: `{a}` is not a declared argument; did you mean `b`?\n\
+         longhaul.toml:4:10: argument `a` has the unknown type `strng`; did you mean `string`?\n\
+         longhaul.toml:5:19: the default `\"x\"` of argument `b` does not fit its own type\n\
+         longhaul.toml:5:45: unknown key `secrt` of argument `b`; did you mean `secret`?",
+    );
+}
+
+#[test]
+fn a_schema_comes_from_a_file_and_never_from_elsewhere() {
+    let toml = tool("command = [\"x\", \"{path}\"]\nargs = \"a.json\"");
+    let good = r#"{"type":"object","properties":{"path":{"type":"string"},"n":{"type":"integer","default":1}},"required":["path"]}"#;
+    let files = |schema| [("longhaul.toml", toml.as_str()), ("a.json", schema)];
+    let problems = read(&files(good), &[]).expect_err("`n` is used nowhere");
+    assert_eq!(
+        problems,
+        "longhaul.toml:4:8: argument `n` is used nowhere: neither in `command` nor in `stdin`"
+    );
+    let remote = r##"{"type":"object","properties":{"path":{"$ref":"https://example.org/s"}}}"##;
+    let problems = read(&files(remote), &[]).expect_err("remote");
+    assert!(
+        problems
+            .contains("refers to `https://example.org/s`; only references that begin with `#` are followed"),
+        "{problems}"
+    );
+    let problems = read(&files(r#"{"type":"array"}"#), &[]).expect_err("no object");
+    assert!(
+        problems.contains("the schema's root must have `\"type\": \"object\"`"),
+        "{problems}"
+    );
+    let problems = read(&[("longhaul.toml", &toml)], &[]).expect_err("missing");
+    assert_eq!(problems, "longhaul.toml:4:8: cannot read `a.json`: no such file");
+}
+
+#[test]
+fn what_a_tool_cannot_do_in_this_version_is_said() {
+    wrong(
+        &tool("command = [\"x\"]\non_crash = \"resume\""),
+        "longhaul.toml:4:12: `on_crash` must be `fail` or `rerun` in this version; a command has no checkpoint to resume from, not the text `resume`",
+    );
+}
+
+#[test]
+fn output_settings_must_go_together() {
+    wrong(
+        &tool("command = [\"x\"]\noutput_schema = { type = \"object\" }"),
+        "longhaul.toml:4:17: `output_schema` needs `result = \"json\"` or `result = \"mcp\"`",
+    );
+    wrong(
+        &tool("command = [\"x\"]\nresult = \"files\""),
+        "longhaul.toml:4:10: `result = \"files\"` needs `files`, such as [\"out/*.pdf\"]",
+    );
+    wrong(
+        &tool("command = [\"x\"]\nresult = \"files\"\nfiles = [\"../*\", \"/etc/*\"]"),
+        "longhaul.toml:5:9: `../*` leaves the tool's folder; patterns stay below `cwd`\n\
+         longhaul.toml:5:9: `/etc/*` leaves the tool's folder; patterns stay below `cwd`",
+    );
+    wrong(
+        &tool("command = [\"x\"]\nprogress = \"done\""),
+        "longhaul.toml:4:12: `progress` needs a group `(?<n>…)` or `(?<message>…)`",
+    );
+}
+
+#[test]
+fn a_tool_without_a_description_is_warned_about() {
+    let loaded = read(&[("l.toml", "[tools.t]\ncommand = [\"true\"]\n")], &[]).expect("good");
+    assert_eq!(
+        loaded.warnings[0].to_string(),
+        "l.toml:1:8: tool `t` has no `description`; a model cannot know when to use it"
+    );
+}
