@@ -3,7 +3,7 @@
 //! Installs the suite as `rigs/conformance/package.json` pins it, starts `longhaul serve` on a free port with the
 //! fixture tools of `rigs/conformance/longhaul.toml`, runs every scenario by itself, and compares with
 //! `rigs/conformance/baseline.json`. A failure that is not in the baseline fails; so does a line of the baseline
-//! that passes. What does not apply to a tools server is in `not-applicable.json`, each with its reason.
+//! that passes. `LONGHAUL_BINARY` names another binary to judge. What does not apply to a tools server is in `not-applicable.json`, each with its reason.
 
 use std::{
     collections::BTreeMap,
@@ -36,10 +36,8 @@ struct Verdict {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    let node = Suite::install()?;
-    Program::cargo()
-        .args(["build", "--locked", "-p", "longhaul"])
-        .run()?;
+    let suite = Suite::install()?;
+    let binary = binary()?;
     let results = target()?.join("conformance/results");
     if results.exists() {
         fs::remove_dir_all(&results)
@@ -47,23 +45,40 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
     fs::create_dir_all(&results).map_err(|error| format!("cannot make `{}`: {error}", results.display()))?;
     let apart = NotApplicable::read()?;
-    let server = Server::start(&results)?;
+    let server = Server::start(&binary, &results)?;
+    let official = suite.scenarios()?;
+    if let Some(gone) = apart.scenarios.keys().find(|name| !official.contains(name)) {
+        return Err(format!(
+            "`not-applicable.json` names `{gone}`, which the suite does not have"
+        ));
+    }
     let mut verdicts = BTreeMap::new();
-    for scenario in node.scenarios()?.iter().filter(|name| wanted(arguments, name)) {
+    for scenario in official.iter().filter(|name| wanted(arguments, name)) {
         if apart.reason(scenario).is_some() {
             continue;
         }
         verdicts.insert(
             scenario.clone(),
-            node.official(scenario, &server.url, &results, &apart)?,
+            suite.official(scenario, &server.url, &results, &apart)?,
         );
     }
-    for scenario in node.ours()?.iter().filter(|name| wanted(arguments, name)) {
-        verdicts.insert(scenario.clone(), node.our(scenario, &server.url)?);
+    for scenario in suite.ours()?.iter().filter(|name| wanted(arguments, name)) {
+        verdicts.insert(scenario.clone(), suite.our(scenario, &server.url)?);
     }
     drop(server);
     report(&verdicts, &apart);
     compare(&verdicts, !arguments.is_empty())
+}
+
+/// The binary under test: the one in `LONGHAUL_BINARY`, else the one of this workspace, built now.
+fn binary() -> Result<PathBuf, String> {
+    if let Some(binary) = std::env::var_os("LONGHAUL_BINARY") {
+        return Ok(PathBuf::from(binary));
+    }
+    Program::cargo()
+        .args(["build", "--locked", "-p", "longhaul"])
+        .run()?;
+    Ok(target()?.join("debug/longhaul"))
 }
 
 fn wanted(arguments: &[String], name: &str) -> bool {
@@ -306,12 +321,12 @@ struct Server {
 }
 
 impl Server {
-    fn start(results: &Path) -> Result<Server, String> {
+    fn start(binary: &Path, results: &Path) -> Result<Server, String> {
         let port = free_port()?;
         let state = results.join("state");
         let log = fs::File::create(results.join("server.log"))
             .map_err(|error| format!("cannot make a log: {error}"))?;
-        let mut command = Program::new(target()?.join("debug/longhaul"))
+        let mut command = Program::new(binary)
             .args(["serve", "--config", "longhaul.toml", "--state"])
             .args([&state])
             .args(["--bind", &format!("127.0.0.1:{port}")])
