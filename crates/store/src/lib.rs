@@ -20,6 +20,8 @@ mod layout;
 pub mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migrate;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod step;

@@ -17,6 +17,7 @@ use longhaul_store::{
     Clock, Committed, Error, Owner, Query, Row, Runner, Scope, Shared, Slot, Snapshot, Step, Store, Write,
     crypt::KeyRing,
     memory::Memory,
+    postgres::{self, Postgres},
     sqlite::{self, Sqlite},
 };
 use tempfile::TempDir;
@@ -30,6 +31,7 @@ pub(crate) struct Rig {
 enum Backend {
     Memory(Arc<Memory>),
     Sqlite(TempDir),
+    Postgres(Database),
 }
 
 impl Rig {
@@ -49,11 +51,20 @@ impl Rig {
         }
     }
 
+    pub(crate) async fn postgres() -> Rig {
+        let database = Database::create().await;
+        Rig {
+            store: Arc::new(database.connect().await),
+            backend: Backend::Postgres(database),
+        }
+    }
+
     /// A handle of another process on the same data.
     pub(crate) async fn another(&self) -> Shared {
         match &self.backend {
             Backend::Memory(memory) => memory.clone(),
             Backend::Sqlite(directory) => Arc::new(sqlite(directory.path())),
+            Backend::Postgres(database) => Arc::new(database.connect().await),
         }
     }
 
@@ -64,6 +75,10 @@ impl Rig {
             Backend::Memory(memory) => memory.kill(runner),
             // The lock went with the store.
             Backend::Sqlite(_) => {}
+            Backend::Postgres(database) => {
+                let lapse = format!("UPDATE runners SET lease_until = 1 WHERE id = '\\x{runner}'");
+                database.run(&lapse).await;
+            }
         }
     }
 
@@ -87,6 +102,71 @@ pub(crate) fn sqlite(directory: &Path) -> Sqlite {
         allow_network_file_system: false,
     })
     .unwrap()
+}
+
+/// A database of its own on the test server, dropped with its test.
+pub(crate) struct Database {
+    server: String,
+    name: String,
+}
+
+impl Database {
+    pub(crate) async fn create() -> Database {
+        let server = std::env::var("LONGHAUL_TEST_POSTGRES").expect("LONGHAUL_TEST_POSTGRES names a server");
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).unwrap();
+        let name = format!("longhaul_{:016x}", u64::from_be_bytes(random));
+        run(&server, &format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+        Database { server, name }
+    }
+
+    /// The connection string; a later setting of one name wins.
+    pub(crate) fn url(&self) -> String {
+        format!("{} dbname={}", self.server, self.name)
+    }
+
+    pub(crate) async fn connect(&self) -> Postgres {
+        let keys = KeyRing::new([42; 32], &[]);
+        let options = postgres::Options {
+            url: self.url(),
+            keys,
+            connections_max: 8,
+            allow_unsafe_settings: false,
+        };
+        Postgres::connect(options).await.unwrap()
+    }
+
+    /// Runs one statement beside the store and returns the first column of its rows as text.
+    pub(crate) async fn run(&self, sql: &str) -> Vec<Option<String>> {
+        run(&self.url(), sql).await
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let drop = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(run(&server, &format!("DROP DATABASE {name} WITH (FORCE)")));
+        });
+        drop.join().unwrap();
+    }
+}
+
+async fn run(url: &str, sql: &str) -> Vec<Option<String>> {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let messages = client.simple_query(sql).await.unwrap();
+    drop(client);
+    connection.await.unwrap().unwrap();
+    let rows = messages.iter().filter_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).map(str::to_owned)),
+        _ => None,
+    });
+    rows.collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the engine's clock is above this crate")]

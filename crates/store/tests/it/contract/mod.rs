@@ -27,6 +27,16 @@ macro_rules! contract {
                 }
             )+)+
         }
+
+        mod postgres {
+            $($(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                #[cfg_attr(not(postgres_at_hand), ignore = "set LONGHAUL_TEST_POSTGRES (rigs/postgres.sh)")]
+                async fn $case() {
+                    super::$topic::$case(crate::support::Rig::postgres().await).await;
+                }
+            )+)+
+        }
     };
 }
 
