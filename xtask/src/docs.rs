@@ -2,14 +2,14 @@
 //!
 //! A page whose text lives in code is made from that code. Each page is one row of [`PAGES`].
 
-use std::{fmt::Write as _, fs};
+use std::{collections::BTreeSet, fmt::Write as _, fs};
 
 use serde_json::Value;
 
 use crate::{
     Outcome,
     program::Program,
-    workspace::{items, root, target, text},
+    workspace::{files, items, read, root, target, text},
 };
 
 /// One generated page.
@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             stale.push(page.path);
         }
     }
+    reasons()?;
     if stale.is_empty() {
         println!("docs: {} pages agree with their generators", PAGES.len());
         return Ok(());
@@ -76,6 +77,47 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         "stale: {}; run `cargo xtask docs --write`",
         stale.join(", ")
     ))
+}
+
+/// Every reason word that a client can read is on its page.
+fn reasons() -> Outcome {
+    const PAGE: &str = "docs/reference/errors.md";
+    let page = read(PAGE)?;
+    let mut missing = BTreeSet::new();
+    for part in ["crates/mcp/src", "crates/gateway/src"] {
+        for path in files(&root().join(part), ".rs")? {
+            let source = fs::read_to_string(&path)
+                .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+            missing.extend(
+                reason_words(&source)
+                    .into_iter()
+                    .filter(|word| !page.contains(&format!("`{word}`"))),
+            );
+        }
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{PAGE} does not list {missing:?}"))
+    }
+}
+
+/// The words in `reason: "word"`, `_because("word"` and `RpcError::internal("word"`.
+fn reason_words(source: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for needle in ["reason: \"", "_because(", "RpcError::internal("] {
+        for (at, found) in source.match_indices(needle) {
+            let after = source[at + found.len()..].trim_start().trim_start_matches('"');
+            let word: String = after
+                .chars()
+                .take_while(|letter| letter.is_ascii_lowercase() || *letter == '_')
+                .collect();
+            if word.len() > 2 && after[word.len()..].starts_with('"') {
+                words.push(word);
+            }
+        }
+    }
+    words
 }
 
 /// Compares or writes one page; says whether it agrees.
@@ -186,4 +228,15 @@ fn commands() -> Result<String, String> {
         ));
     }
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason_words;
+
+    #[test]
+    fn reason_words_are_found_wherever_they_are_given() {
+        let source = "Refusal { reason: \"task_limit\".into() } invalid_params_because(\n    \"bad_state\", x) RpcError::internal(reason, text)";
+        assert_eq!(reason_words(source), ["task_limit", "bad_state"]);
+    }
 }
