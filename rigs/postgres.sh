@@ -25,6 +25,11 @@ as_owner() {
     fi
 }
 
+# Nothing is deleted that this script did not make.
+ours() {
+    [[ ! -e "$home" || -f "$home/initdb.log" ]] || { echo "$home is something else" >&2; exit 1; }
+}
+
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
@@ -35,7 +40,7 @@ start() {
     if [[ -f "$home/port" ]] && as_owner "$bin/pg_ctl" -D "$home/data" status >/dev/null; then
         port="$(cat "$home/port")"
     else
-        rm -rf "$home"
+        ours && rm -rf "$home"
         mkdir -p "$home"
         [[ $(id -u) -ne 0 ]] || chown postgres "$home"
         port="$(free_port)"
@@ -54,7 +59,7 @@ stop() {
     cd "$home"
     as_owner "$(programs)/pg_ctl" -D "$home/data" -m immediate -w stop >/dev/null || true
     cd /
-    rm -rf "$home"
+    ours && rm -rf "$home"
 }
 
 case "${1:-}" in
