@@ -12,8 +12,10 @@ pub mod transact;
 pub mod watch;
 
 mod attempts;
+mod context;
 mod engine;
 mod options;
+mod report;
 mod sweeper;
 mod worker;
 

@@ -36,7 +36,9 @@ pub struct Options {
     pub claim_interval: Duration,
     /// How often deadlines are looked for.
     pub sweep_interval: Duration,
-    /// How many rows of a dead runner are settled at the same time.
+    /// How many rows of a dead runner are read at once.
+    pub recovery_batch: u32,
+    /// How many of them are settled at the same time.
     pub recovery_parallel: usize,
     /// How often changes by other processes are looked for.
     pub watch_interval: Duration,
@@ -81,6 +83,7 @@ impl Options {
             claim_batch_max: 16_384,
             claim_interval: Duration::from_millis(500),
             sweep_interval: Duration::from_secs(1),
+            recovery_batch: 1_000,
             recovery_parallel: 64,
             watch_interval: Duration::from_millis(500),
             beat_interval: Duration::from_secs(5),

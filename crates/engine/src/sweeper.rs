@@ -29,7 +29,7 @@ impl Inner {
         loop {
             let query = Query::HeldBy {
                 runner: runner.id,
-                limit: self.options.purge_batch,
+                limit: self.options.recovery_batch,
             };
             let held: Vec<TaskId> = self
                 .store

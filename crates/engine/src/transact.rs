@@ -208,9 +208,9 @@ impl Inner {
     }
 }
 
-/// Whether the holder of the task could give it back (T21).
-pub(crate) fn is_releasable(task: &Task, fence: Fence, now: Millis) -> bool {
-    decide::decide(task, Event::Released { fence }, now).is_ok()
+/// Whether the holder of the task could give it back (T21). The time plays no part in that.
+pub(crate) fn is_releasable(task: &Task, fence: Fence) -> bool {
+    decide::decide(task, Event::Released { fence }, task.not_before).is_ok()
 }
 
 enum Judgement<R> {

@@ -3,11 +3,13 @@
 //! Started by `Engine::start`. Every step goes through `transact`; what a tool reports counts only under the
 //! fence of its claim, and only the core says whether it does.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
-
-use longhaul_core::{
-    Body, Event, Fence, Question, QuestionKey, Reason, Refused, Run, audit, event::Ask, task::QuestionState,
+use std::{
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
 };
+
+use longhaul_core::{Event, Reason, Refused, Run};
 use longhaul_store::{Query, Row, Scope, Slot, Snapshot};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
@@ -18,17 +20,20 @@ use tracing::{debug, error, warn};
 use crate::{
     attempts::{Entry, Order},
     clock,
+    context::{Live, settled},
     engine::{Inner, Stage},
-    tool::{Attempt, Call, Context, Ended, Finish, Settled, Tool},
-    transact::{Done, Judge, OnRefusal, Proposal, Trail, Verdict, is_releasable},
+    report::{Persisted, Report, happened},
+    tool::{Call, Context, Finish, Tool},
+    transact::{Done, OnRefusal, Proposal, Verdict, is_releasable},
 };
 
 /// Claims for as long as the process works, then waits for what it runs.
 pub(crate) async fn claim_work(inner: Arc<Inner>) {
     let mut drivers = JoinSet::new();
     let mut stage = inner.stage.subscribe();
+    let mut looked_far = None;
     while *stage.borrow_and_update() == Stage::Working {
-        if let Err(error) = inner.claim_round(&mut drivers).await {
+        if let Err(error) = inner.claim_round(&mut drivers, &mut looked_far).await {
             warn!(%error, "could not look for work");
         }
         tokio::select! {
@@ -44,8 +49,13 @@ pub(crate) async fn claim_work(inner: Arc<Inner>) {
 }
 
 impl Inner {
-    /// Begins an attempt at every due task that this process has a tool and a free slot for.
-    async fn claim_round(self: &Arc<Inner>, drivers: &mut JoinSet<()>) -> Result<(), longhaul_store::Error> {
+    /// Begins an attempt at every due task that this process has a tool and a free slot for. Looks past a first
+    /// page of tasks that nobody here can work at, but not at every wake-up: a long queue is long to read.
+    async fn claim_round(
+        self: &Arc<Inner>,
+        drivers: &mut JoinSet<()>,
+        looked_far: &mut Option<Instant>,
+    ) -> Result<(), longhaul_store::Error> {
         let mut limit = self.options.claim_batch;
         loop {
             while let Some(ended) = drivers.try_join_next() {
@@ -70,9 +80,14 @@ impl Inner {
                 };
                 begun |= claimable && self.begin(drivers, row);
             }
-            // Tasks that nobody here can work at fill the page: look past them.
             if begun || !full || limit >= self.options.claim_batch_max {
                 return Ok(());
+            }
+            if limit == self.options.claim_batch {
+                if looked_far.is_some_and(|last| last.elapsed() < self.options.claim_interval) {
+                    return Ok(());
+                }
+                *looked_far = Some(clock::monotonic());
             }
             limit = limit.saturating_mul(4).min(self.options.claim_batch_max);
         }
@@ -114,44 +129,6 @@ impl Inner {
             error!("a worker panicked; this process stops what it runs, and another settles it");
             self.fence();
         }
-    }
-
-    /// Commits one step of a runner, trying again while the store fails: always under the same step id, so that a
-    /// commit whose reply was lost is not written twice. `None` when this process is fenced, by others or because
-    /// the store failed for too long; or when an earlier try had been committed all the same.
-    async fn persist(
-        &self,
-        entry: &Entry,
-        on_refusal: OnRefusal,
-        judge: impl Fn() -> Judge<()>,
-    ) -> Option<Done<()>> {
-        let id = clock::step_id();
-        let mut on_refusal = on_refusal;
-        let mut backoff = self.options.report_backoff_min;
-        for _ in 0..self.options.report_tries_max {
-            if self.is_fenced() {
-                return None;
-            }
-            let scope = Scope {
-                task: Slot::Task(entry.id),
-                ..Scope::default()
-            };
-            match self.step(id, scope, judge(), on_refusal).await {
-                Ok(done) => return done,
-                Err(error) => {
-                    // After a commit in doubt a refusal may be the echo of our own success.
-                    if error.ambiguous {
-                        on_refusal = OnRefusal::Leave;
-                    }
-                    warn!(%error, "could not report; trying again");
-                }
-            }
-            sleep(backoff).await;
-            backoff = backoff.saturating_mul(2).min(self.options.report_backoff_max);
-        }
-        error!("the store failed for too long; this process stops what it runs");
-        self.fence();
-        None
     }
 }
 
@@ -195,40 +172,43 @@ impl Driver {
 
     /// T1, T24. `None` when another runner was quicker, or the task ended meanwhile.
     async fn claim(&self) -> Option<Claim> {
-        let runner = self.inner.options.runner.id;
+        let me = self.inner.options.runner.id;
+        let id = clock::step_id();
+        let judge = happened(Event::Claimed { runner: me });
         let scope = Scope {
             task: Slot::Task(self.entry.id),
             ..Scope::default()
         };
-        let judge: Judge<()> = Box::new(move |_| runner_says(vec![Event::Claimed { runner }]));
-        let row = match self.inner.transact(scope, judge).await {
-            Ok(Done::Committed(row, ())) => row,
-            Ok(Done::NotNow(..) | Done::Refused(())) => return None,
+        match self.inner.step(id, scope, judge, OnRefusal::Leave).await {
+            Ok(Some(Done::Committed(row, ()))) => self.entry.claimed(row.task.fence),
+            Ok(Some(Done::NotNow(..) | Done::Refused(()))) => return None,
+            // The row says whether it is ours.
+            Err(error) if error.ambiguous => {}
+            Ok(None) => {}
             Err(error) => {
                 warn!(%error, "could not claim a task");
                 sleep(self.inner.options.claim_interval).await;
                 return None;
             }
+        }
+        let row = self.inner.row(self.entry.id).await?;
+        let owes = match row.task.run {
+            Run::Leased(runner) if runner == me => Owes::Start,
+            Run::Stopping(runner) if runner == me => Owes::Stop,
+            Run::Leased(_)
+            | Run::Stopping(_)
+            | Run::Running(_)
+            | Run::Held
+            | Run::Queued { .. }
+            | Run::Parked
+            | Run::StopOwed
+            | Run::Idle => return None,
         };
         self.entry.claimed(row.task.fence);
-        let owes = if matches!(row.task.run, Run::Stopping(_)) {
-            Owes::Stop
-        } else {
-            Owes::Start
-        };
-        let found = self.inner.store.read(Query::Task(self.entry.id)).await;
-        match found.map(|found| found.rows.into_iter().next()) {
-            Ok(Some(row)) => Some(Claim {
-                call: call(row),
-                owes,
-            }),
-            Ok(None) => None,
-            Err(error) => {
-                warn!(%error, "could not read a claimed task; giving it back");
-                self.give_back().await;
-                None
-            }
-        }
+        Some(Claim {
+            call: call(row),
+            owes,
+        })
     }
 
     /// T2. Whether the work may begin.
@@ -238,59 +218,49 @@ impl Driver {
             return false;
         }
         let fence = self.entry.fence();
-        let judge = || -> Judge<()> { Box::new(move |_| runner_says(vec![Event::Started { fence }])) };
-        match self.inner.persist(&self.entry, OnRefusal::Leave, judge).await {
-            Some(Done::Committed(row, ())) => {
+        let started = || happened(Event::Started { fence });
+        match self.inner.persist(self.entry.id, OnRefusal::Leave, started).await {
+            Persisted::Done(Done::Committed(row, ())) => {
                 call.attempt = row.task.starts;
                 true
             }
-            Some(Done::NotNow(Refused::MayNotStart, ())) => {
+            Persisted::Done(Done::NotNow(Refused::MayNotStart, ())) => {
                 self.end_unstarted().await;
                 false
             }
-            Some(Done::NotNow(..) | Done::Refused(())) => false,
-            None => self.was_started(call).await,
+            Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => false,
+            Persisted::InDoubt => match self.inner.row(self.entry.id).await {
+                Some(row) => {
+                    call.attempt = row.task.starts;
+                    row.task.run == Run::Running(self.inner.options.runner.id) && row.task.fence == fence
+                }
+                None => false,
+            },
         }
-    }
-
-    /// An earlier try of the start was committed, or this process is fenced: the row says which.
-    async fn was_started(&self, call: &mut Call) -> bool {
-        let runner = self.inner.options.runner.id;
-        let Ok(found) = self.inner.store.read(Query::Task(self.entry.id)).await else {
-            return false;
-        };
-        let Some(row) = found.rows.first() else {
-            return false;
-        };
-        call.attempt = row.task.starts;
-        !self.inner.is_fenced()
-            && row.task.run == Run::Running(runner)
-            && row.task.fence == self.entry.fence()
     }
 
     /// The start was refused for good: its approval is over, which is due now, or its starts are spent.
     async fn end_unstarted(&self) {
-        let fence = self.entry.fence();
-        let due = || -> Judge<()> { Box::new(|_| runner_says(vec![Event::Due])) };
-        if let Some(Done::NotNow(Refused::NotDue, ())) =
-            self.inner.persist(&self.entry, OnRefusal::Leave, due).await
-        {
-            let failed = Event::Failed {
-                fence,
+        if let Persisted::Done(Done::NotNow(Refused::NotDue, ())) = self.say(Event::Due).await {
+            self.say(Event::Failed {
+                fence: self.entry.fence(),
                 reason: Reason::Interrupted,
-            };
-            let judge = || -> Judge<()> { happened(failed.clone()) };
-            self.inner.persist(&self.entry, OnRefusal::Leave, judge).await;
+            })
+            .await;
         }
     }
 
     async fn give_back(&self) {
-        let released = Event::Released {
+        self.say(Event::Released {
             fence: self.entry.fence(),
-        };
+        })
+        .await;
+    }
+
+    async fn say(&self, event: Event) -> Persisted {
         self.inner
-            .persist(&self.entry, OnRefusal::Leave, || happened(released.clone()))
-            .await;
+            .persist(self.entry.id, OnRefusal::Leave, || happened(event.clone()))
+            .await
     }
 
     /// Runs the tool and follows it to its end.
@@ -367,35 +337,36 @@ impl Driver {
             Order::End => Next::Stop,
             Order::Release | Order::Shutdown => match self.can_give_back().await {
                 // Work that lives elsewhere goes on without us: it is let go, not stopped.
-                Some(true) => {
+                Some(GiveBack::LetGo) => {
                     self.give_back().await;
                     Next::LetGo
                 }
-                Some(false) => {
+                Some(GiveBack::AfterStop) => {
                     *releasing = true;
                     Next::Stop
                 }
-                None if order == Order::Release => Next::GoOn,
-                None => {
+                Some(GiveBack::No) if order == Order::Shutdown => {
                     // The commit tells the attempt to stop, as every end from outside does.
-                    let failed = Event::Failed {
+                    self.say(Event::Failed {
                         fence: self.entry.fence(),
                         reason: Reason::Shutdown,
-                    };
-                    self.inner
-                        .persist(&self.entry, OnRefusal::Leave, || happened(failed.clone()))
-                        .await;
+                    })
+                    .await;
                     Next::GoOn
                 }
+                Some(GiveBack::No) | None => Next::GoOn,
             },
         }
     }
 
-    /// Whether the task can be given back (T21), and whether its work lives elsewhere.
-    async fn can_give_back(&self) -> Option<bool> {
-        let found = self.inner.store.read(Query::Task(self.entry.id)).await.ok()?;
-        let row = found.rows.first()?;
-        is_releasable(&row.task, self.entry.fence(), found.now).then(|| row.task.upstream.is_some())
+    async fn can_give_back(&self) -> Option<GiveBack> {
+        let row = self.inner.row(self.entry.id).await?;
+        let releasable = is_releasable(&row.task, self.entry.fence());
+        Some(match (releasable, &row.task.upstream) {
+            (true, Some(_)) => GiveBack::LetGo,
+            (true, None) => GiveBack::AfterStop,
+            (false, _) => GiveBack::No,
+        })
     }
 
     async fn write_note(&self) {
@@ -427,13 +398,13 @@ impl Driver {
 
     async fn report(&self, worked: Worked) {
         let fence = self.entry.fence();
-        let failed = Event::Failed {
+        let interrupted = Event::Failed {
             fence,
             reason: Reason::Interrupted,
         };
-        let (event, confirmed, late) = match worked {
+        let (event, confirmed) = match worked {
             Worked::LetGo => return,
-            Worked::Panicked => (failed.clone(), false, OnRefusal::Leave),
+            Worked::Panicked => (interrupted.clone(), false),
             Worked::Ended { finish, releasing } => match finish {
                 Finish::Returned { body, is_error } => (
                     Event::Returned {
@@ -442,49 +413,59 @@ impl Driver {
                         is_error,
                     },
                     true,
-                    OnRefusal::Record,
                 ),
-                Finish::Errored { body } => (Event::Errored { fence, body }, true, OnRefusal::Record),
-                Finish::Failed(reason) => (Event::Failed { fence, reason }, true, OnRefusal::Leave),
-                Finish::Parked { checkpoint } => {
-                    (Event::Parked { fence, checkpoint }, true, OnRefusal::Leave)
-                }
-                Finish::Stopped { confirmed: true } if releasing => {
-                    (Event::Released { fence }, true, OnRefusal::Leave)
-                }
+                Finish::Errored { body } => (Event::Errored { fence, body }, true),
+                Finish::Failed(reason) => (Event::Failed { fence, reason }, true),
+                Finish::Parked { checkpoint } => (Event::Parked { fence, checkpoint }, true),
+                Finish::Stopped { confirmed: true } if releasing => (Event::Released { fence }, true),
                 // Something of it may live: only a sweep may let it begin again.
                 Finish::Stopped { confirmed: false } if releasing => return,
-                Finish::Stopped { confirmed } => (failed.clone(), confirmed, OnRefusal::Leave),
+                Finish::Stopped { confirmed } => (interrupted.clone(), confirmed),
             },
         };
+        let has_result = matches!(event, Event::Returned { .. } | Event::Errored { .. });
+        let runner = self.inner.options.runner.id;
         let report = Report {
-            runner: self.inner.options.runner.id,
+            runner,
             fence,
             event,
             confirmed,
-            late,
+            has_result,
+            note: self.entry.take_note(),
         };
-        let note = self.entry.take_note();
-        let judge = || report.judge(note.clone());
-        match self.inner.persist(&self.entry, late, judge).await {
-            None
-            | Some(
+        let late = if has_result {
+            OnRefusal::Record
+        } else {
+            OnRefusal::Leave
+        };
+        match self.inner.persist(self.entry.id, late, || report.judge()).await {
+            Persisted::InDoubt
+            | Persisted::Fenced
+            | Persisted::Done(
                 Done::Committed(..)
                 | Done::Refused(())
                 | Done::NotNow(Refused::Finished | Refused::Fenced, ()),
             ) => {}
-            Some(Done::NotNow(why, ())) => {
+            Persisted::Done(Done::NotNow(why, ())) => {
                 warn!(
                     ?why,
                     tool = self.entry.tool,
                     "a report made no sense; the task ends as interrupted"
                 );
-                self.inner
-                    .persist(&self.entry, OnRefusal::Leave, || happened(failed.clone()))
-                    .await;
+                self.say(interrupted).await;
             }
         }
     }
+}
+
+/// Whether a task can be given back (T21).
+enum GiveBack {
+    /// It lives elsewhere and goes on without us.
+    LetGo,
+    /// Once its work has stopped here.
+    AfterStop,
+    /// It may run only once.
+    No,
 }
 
 /// A task that this runner holds now.
@@ -516,90 +497,6 @@ enum Next {
     LetGo,
 }
 
-/// How an attempt ended, for the store.
-struct Report {
-    runner: longhaul_core::RunnerId,
-    fence: Fence,
-    event: Event,
-    confirmed: bool,
-    late: OnRefusal,
-}
-
-impl Report {
-    /// The end as the tool reports it; or, when the task was ended from outside meanwhile, that the work stopped.
-    fn judge(&self, note: Option<Vec<u8>>) -> Judge<()> {
-        let Report {
-            runner,
-            fence,
-            confirmed,
-            late,
-            ..
-        } = *self;
-        let event = self.event.clone();
-        Box::new(move |snapshot| {
-            let Some(row) = &snapshot.task else {
-                return Verdict::Refuse(());
-            };
-            let event = if longhaul_core::fault!("reports-under-the-present-fence") {
-                refenced(event.clone(), row.task.fence)
-            } else {
-                event.clone()
-            };
-            let mut proposal = Proposal {
-                actor: "runner",
-                ..Proposal::default()
-            };
-            if row.task.run == Run::Stopping(runner) && row.task.fence == fence {
-                proposal.events = vec![Event::Stopped { fence, confirmed }];
-                if late == OnRefusal::Record {
-                    let entries = vec![
-                        audit::Event::Refused {
-                            why: Refused::Finished,
-                        }
-                        .entry(),
-                    ];
-                    proposal.trail = Trail {
-                        entries,
-                        ..Trail::default()
-                    };
-                }
-            } else {
-                proposal.events = vec![event];
-                proposal.note = note.clone();
-            }
-            Verdict::Apply(proposal, ())
-        })
-    }
-}
-
-/// The planted fault: the report of whoever holds the task.
-fn refenced(event: Event, fence: Fence) -> Event {
-    if let Event::Returned { body, is_error, .. } = event {
-        Event::Returned {
-            fence,
-            body,
-            is_error,
-        }
-    } else {
-        event
-    }
-}
-
-fn runner_says(events: Vec<Event>) -> Verdict<()> {
-    Verdict::Apply(
-        Proposal {
-            events,
-            actor: "runner",
-            ..Proposal::default()
-        },
-        (),
-    )
-}
-
-fn happened(event: Event) -> Judge<()> {
-    Box::new(move |_| runner_says(vec![event.clone()]))
-}
-
 fn call(row: Row) -> Call {
     // An approval is asked at birth, before any leg.
     let approvals = usize::from(row.task.approved_until.is_some());
@@ -621,16 +518,6 @@ fn call(row: Row) -> Call {
         checkpoint: row.task.checkpoint,
         upstream: row.task.upstream,
         settled,
-    }
-}
-
-/// How the question was settled for the work; `None` while it is open, and when it was taken back.
-fn settled(question: &Question) -> Option<Settled> {
-    match &question.state {
-        QuestionState::Given { answer } => Some(Settled::Accepted(answer.clone())),
-        QuestionState::Declined => Some(Settled::Declined),
-        QuestionState::Dismissed => Some(Settled::Dismissed),
-        QuestionState::Open { .. } | QuestionState::Withdrawn => None,
     }
 }
 
@@ -661,138 +548,5 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         self.abort.abort();
-    }
-}
-
-/// The worker's side of a tool's [`Context`].
-struct Live {
-    inner: Arc<Inner>,
-    entry: Arc<Entry>,
-}
-
-impl Live {
-    async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
-        if asks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (fence, count) = (self.entry.fence(), asks.len());
-        let asked = Event::Asked { fence, asks };
-        let keys: Vec<QuestionKey> = match self
-            .inner
-            .persist(&self.entry, OnRefusal::Leave, || happened(asked.clone()))
-            .await
-        {
-            Some(Done::Committed(row, ())) => newest_keys(&row, count),
-            Some(Done::NotNow(Refused::TooManyQuestions, ())) => {
-                warn!(
-                    tool = self.entry.tool,
-                    "a tool asked more than it may at once; nobody was asked"
-                );
-                return Ok(vec![Settled::Dismissed; count]);
-            }
-            Some(Done::NotNow(..) | Done::Refused(())) => return Err(Ended),
-            None => newest_keys(&self.row().await.ok_or(Ended)?, count),
-        };
-        let waiting = self.entry.asking();
-        // The slot is free for others while this one waits.
-        self.inner.work.notify_one();
-        let answers = tokio::select! {
-            () = self.entry.stopped() => Err(Ended),
-            answers = self.answers(&keys) => answers,
-        };
-        drop(waiting);
-        answers
-    }
-
-    async fn answers(&self, keys: &[QuestionKey]) -> Result<Vec<Settled>, Ended> {
-        let mut backoff = self.inner.options.report_backoff_min;
-        loop {
-            let Some(row) = self.row().await else {
-                sleep(backoff).await;
-                backoff = backoff
-                    .saturating_mul(2)
-                    .min(self.inner.options.report_backoff_max);
-                continue;
-            };
-            if row.task.is_finished() || row.task.fence != self.entry.fence() {
-                return Err(Ended);
-            }
-            let asked = row
-                .task
-                .questions
-                .iter()
-                .filter(|question| keys.contains(&question.key));
-            let answers: Vec<Settled> = asked.filter_map(settled).collect();
-            if answers.len() == keys.len() {
-                return Ok(answers);
-            }
-            self.inner.changed(self.entry.id, row.version).await;
-        }
-    }
-
-    async fn attach(&self, upstream: Body) -> Result<(), Ended> {
-        let attached = Event::Attached {
-            fence: self.entry.fence(),
-            upstream,
-        };
-        match self
-            .inner
-            .persist(&self.entry, OnRefusal::Leave, || happened(attached.clone()))
-            .await
-        {
-            Some(Done::Committed(..)) => Ok(()),
-            Some(Done::NotNow(..) | Done::Refused(())) => Err(Ended),
-            None => match self.row().await {
-                Some(row) if row.task.upstream.is_some() => Ok(()),
-                Some(_) | None => Err(Ended),
-            },
-        }
-    }
-
-    async fn row(&self) -> Option<Row> {
-        let found = self.inner.store.read(Query::Task(self.entry.id)).await;
-        found
-            .inspect_err(|error| warn!(%error, "could not read a task at work"))
-            .ok()?
-            .rows
-            .into_iter()
-            .next()
-    }
-}
-
-fn newest_keys(row: &Row, count: usize) -> Vec<QuestionKey> {
-    row.task
-        .questions
-        .iter()
-        .rev()
-        .take(count)
-        .map(|question| question.key)
-        .collect()
-}
-
-impl Attempt for Live {
-    fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>> {
-        Box::pin(Live::ask(self, asks))
-    }
-
-    fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>> {
-        Box::pin(Live::attach(self, upstream))
-    }
-
-    fn note(&self, note: Vec<u8>) {
-        if note.len() > self.inner.options.note_bytes_max {
-            debug!(
-                tool = self.entry.tool,
-                bytes = note.len(),
-                "a note is too long; it is dropped"
-            );
-            return;
-        }
-        self.inner.notes.tell(self.entry.id, &note);
-        self.entry.note(note);
-    }
-
-    fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.entry.stopped())
     }
 }

@@ -1,0 +1,146 @@
+//! The worker's side of a tool's [`Context`](crate::tool::Context): questions, the handle of work elsewhere,
+//! notes, and the order to stop.
+
+use std::{pin::Pin, sync::Arc};
+
+use longhaul_core::{Body, Event, Question, QuestionKey, Refused, event::Ask, task::QuestionState};
+use longhaul_store::Row;
+use tracing::{debug, warn};
+
+use crate::{
+    attempts::Entry,
+    engine::Inner,
+    report::{Persisted, happened},
+    tool::{Attempt, Ended, Settled},
+    transact::{Done, OnRefusal},
+};
+
+pub(crate) struct Live {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) entry: Arc<Entry>,
+}
+
+impl Live {
+    async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
+        if asks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let count = asks.len();
+        let keys = match self
+            .say(Event::Asked {
+                fence: self.entry.fence(),
+                asks,
+            })
+            .await
+        {
+            Persisted::Done(Done::Committed(row, ())) => newest_keys(&row, count),
+            Persisted::Done(Done::NotNow(Refused::TooManyQuestions, ())) => {
+                warn!(
+                    tool = self.entry.tool,
+                    "a tool asked more than it may at once; nobody was asked"
+                );
+                return Ok(vec![Settled::Dismissed; count]);
+            }
+            Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => return Err(Ended),
+            Persisted::InDoubt => newest_keys(&self.inner.row(self.entry.id).await.ok_or(Ended)?, count),
+        };
+        let waiting = self.entry.asking();
+        // The slot is free for others while this one waits.
+        self.inner.work.notify_one();
+        let answers = tokio::select! {
+            () = self.entry.stopped() => Err(Ended),
+            answers = self.answers(&keys) => answers,
+        };
+        drop(waiting);
+        answers
+    }
+
+    async fn answers(&self, keys: &[QuestionKey]) -> Result<Vec<Settled>, Ended> {
+        loop {
+            let row = self.inner.row(self.entry.id).await.ok_or(Ended)?;
+            if row.task.is_finished() || row.task.fence != self.entry.fence() {
+                return Err(Ended);
+            }
+            let asked = row
+                .task
+                .questions
+                .iter()
+                .filter(|question| keys.contains(&question.key));
+            let answers: Vec<Settled> = asked.filter_map(settled).collect();
+            if answers.len() == keys.len() {
+                return Ok(answers);
+            }
+            self.inner.changed(self.entry.id, row.version).await;
+        }
+    }
+
+    async fn attach(&self, upstream: Body) -> Result<(), Ended> {
+        match self
+            .say(Event::Attached {
+                fence: self.entry.fence(),
+                upstream,
+            })
+            .await
+        {
+            Persisted::Done(Done::Committed(..)) => Ok(()),
+            Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => Err(Ended),
+            Persisted::InDoubt => {
+                let row = self.inner.row(self.entry.id).await.ok_or(Ended)?;
+                row.task.upstream.map(|_| ()).ok_or(Ended)
+            }
+        }
+    }
+
+    async fn say(&self, event: Event) -> Persisted {
+        self.inner
+            .persist(self.entry.id, OnRefusal::Leave, || happened(event.clone()))
+            .await
+    }
+}
+
+/// How the question was settled for the work; `None` while it is open, and when it was taken back.
+pub(crate) fn settled(question: &Question) -> Option<Settled> {
+    match &question.state {
+        QuestionState::Given { answer } => Some(Settled::Accepted(answer.clone())),
+        QuestionState::Declined => Some(Settled::Declined),
+        QuestionState::Dismissed => Some(Settled::Dismissed),
+        QuestionState::Open { .. } | QuestionState::Withdrawn => None,
+    }
+}
+
+fn newest_keys(row: &Row, count: usize) -> Vec<QuestionKey> {
+    row.task
+        .questions
+        .iter()
+        .rev()
+        .take(count)
+        .map(|question| question.key)
+        .collect()
+}
+
+impl Attempt for Live {
+    fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>> {
+        Box::pin(Live::ask(self, asks))
+    }
+
+    fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>> {
+        Box::pin(Live::attach(self, upstream))
+    }
+
+    fn note(&self, note: Vec<u8>) {
+        if note.len() > self.inner.options.note_bytes_max {
+            debug!(
+                tool = self.entry.tool,
+                bytes = note.len(),
+                "a note is too long; it is dropped"
+            );
+            return;
+        }
+        self.inner.notes.tell(self.entry.id, &note);
+        self.entry.note(note);
+    }
+
+    fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.entry.stopped())
+    }
+}
