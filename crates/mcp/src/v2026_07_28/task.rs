@@ -23,12 +23,8 @@ pub(super) fn plain(view: &TaskView) -> Obj {
     set_some(&mut out, "statusMessage", status_message(view).as_ref());
     out.set("createdAt", &timestamp(view.created_at));
     out.set("lastUpdatedAt", &timestamp(view.updated_at));
-    out.set("ttlMs", &view.ttl_ms.map(|ttl| ttl.max(1)));
-    set_some(
-        &mut out,
-        "pollIntervalMs",
-        view.poll_ms.map(|poll| poll.max(1)).as_ref(),
-    );
+    out.set("ttlMs", &view.ttl_ms.map(whole_ms));
+    set_some(&mut out, "pollIntervalMs", view.poll_ms.map(whole_ms).as_ref());
     out.edit("_meta", |members| {
         members.set(meta::TASK_NAME, &view.name);
         set_some(
@@ -145,6 +141,11 @@ fn loaded(body: &Body) -> Result<&[u8], RpcError> {
 
 fn unreadable() -> RpcError {
     RpcError::internal("outcome_unreadable", "The stored outcome cannot be read")
+}
+
+/// K-2: positive, and no larger than every reader's integers (2^53 - 1).
+fn whole_ms(ms: u64) -> u64 {
+    ms.clamp(1, (1 << 53) - 1)
 }
 
 /// C-18: RFC 3339 in UTC with milliseconds. A moment that no calendar reaches is shown as the last that one does.
