@@ -349,6 +349,29 @@ mod tests {
     }
 
     #[test]
+    fn t5_a_tool_may_have_as_many_open_questions_as_its_rule_says() {
+        check(&task(Run::Running(ME)), ask_event(&[Reader::Client; 2]), |task| {
+            task.questions
+                .extend([1, 2].map(|key| question(key, Reader::Client, UNTIL)));
+            task.phase = Phase::Asking;
+        });
+    }
+
+    #[test]
+    fn g34_what_was_settled_stays_settled_when_nobody_can_answer() {
+        let mut task = task(Run::Running(ME));
+        task.can_ask = CanAsk {
+            client: false,
+            operator: false,
+        };
+        task.questions.push(question(1, Reader::Client, given()));
+        check(&task, ask_event(&[Reader::Client]), |task| {
+            task.questions
+                .push(question(2, Reader::Client, QuestionState::Dismissed));
+        });
+    }
+
+    #[test]
     fn g34_a_question_nobody_can_answer_is_dismissed_at_once() {
         let mut task = task(Run::Running(ME));
         task.can_ask = CanAsk {

@@ -392,6 +392,20 @@ mod tests {
     use alloc::format;
 
     use super::*;
+    use crate::decide::check;
+
+    #[test]
+    fn a_task_counts_as_open_until_its_work_is_gone() {
+        let mut task = check::task(Run::Running(check::ME));
+        assert!(task.is_open());
+        task.phase = Phase::Finished(Outcome::Cancelled {
+            by: CancelledBy::Owner,
+        });
+        task.run = Run::Stopping(check::ME);
+        assert!(task.is_open());
+        task.run = Run::Idle;
+        assert!(!task.is_open());
+    }
 
     #[test]
     fn a_body_never_reaches_a_log() {
