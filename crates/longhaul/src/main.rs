@@ -1,2 +1,98 @@
-//! The `longhaul` binary.
-fn main() {}
+//! The `longhaul` binary: flags, the configuration's place, and the crates put together.
+//!
+//! It decides nothing about tasks. `serve` is the server; every other command speaks with it over the user's
+//! socket, except those that speak from inside a tool's command (`ask`, `progress`) and the shim.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod background;
+mod client;
+mod command;
+mod exit;
+mod flags;
+mod places;
+mod prompt;
+mod screen;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    exit::{Exit, Failure, Outcome},
+    flags::{Command, Common, Flags},
+};
+
+fn main() -> ExitCode {
+    // Before anything else: a shim has no use for flags, a runtime or a log, and must be small.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "__shim") {
+        return longhaul_engine::process::shim::main();
+    }
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() {
+                Exit::Usage.code()
+            } else {
+                Exit::Done.code()
+            });
+        }
+    };
+    let as_json = flags.common.json;
+    let exit = run(&flags.common, flags.command).unwrap_or_else(|failure| {
+        report(&failure, as_json);
+        failure.exit
+    });
+    ExitCode::from(exit.code())
+}
+
+fn run(common: &Common, command: Command) -> Outcome {
+    match command {
+        Command::Ask(flags) => command::speak::ask(&flags, common.json),
+        Command::Progress(flags) => command::speak::progress(&flags),
+        Command::Completions(flags) => command::completions::completions(&flags),
+        Command::Config(flags) => command::config::config(common, &flags),
+        Command::Shim => Err(Failure::usage("`__shim` is started by the server")),
+        Command::Serve(flags) => serving(common, &flags),
+        Command::Run(flags) => commanding(command::run::run(common, &flags)),
+        Command::Tasks(flags) => commanding(command::tasks::tasks(common, &flags)),
+        Command::Answer(flags) => commanding(command::answer::answer(common, &flags)),
+        Command::Cancel(flags) => commanding(command::cancel::cancel(common, &flags)),
+        Command::Top => commanding(command::top::top(common)),
+        Command::Logs(flags) => commanding(command::logs::logs(common, &flags)),
+        Command::Page(flags) => commanding(command::page::page(common, &flags)),
+        Command::Doctor => commanding(command::doctor::doctor(common)),
+        Command::Demo => commanding(command::demo::demo(common)),
+    }
+}
+
+fn serving(common: &Common, flags: &flags::Serve) -> Outcome {
+    let prepared = command::serve::prepare(common, flags)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::fault(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(command::serve::serve(prepared));
+    // What still blocks a thread is abandoned: everything that must be kept was committed.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A command waits for one server and one person: one thread is enough.
+fn commanding(command: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::fault(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
+}
+
+fn report(failure: &Failure, as_json: bool) {
+    if as_json {
+        let error = serde_json::json!({ "error": {
+            "exit": failure.exit.code(), "reason": failure.reason, "message": failure.message, "fix": failure.fix,
+        }});
+        screen::tell(screen::json(&error.to_string()));
+    } else {
+        screen::tell(screen::block(&failure.to_string()));
+    }
+}

@@ -224,6 +224,11 @@ pub fn object(members: &BTreeMap<String, Box<RawValue>>) -> Box<RawValue> {
         .expect("a map with text keys and valid JSON values is valid JSON")
 }
 
+/// A text as JSON.
+pub fn text_value(text: &str) -> Box<RawValue> {
+    RawValue::from_string(quoted(text)).expect("a quoted text is valid JSON")
+}
+
 #[derive(Deserialize)]
 struct Schema<'a> {
     #[serde(borrow, default)]

@@ -140,7 +140,7 @@ async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Re
     } else {
         (
             StatusCode::FORBIDDEN,
-            "this address is not the local page's: see the setting `server.hosts`\n",
+            "this address is not the local page's: see the setting `server.allowed_hosts`\n",
         )
             .into_response()
     };

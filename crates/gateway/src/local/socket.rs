@@ -39,6 +39,12 @@ pub fn path(runtime: Option<&Path>, state: &Path, state_chosen: bool) -> PathBuf
     }
 }
 
+/// Whether a living server holds this socket.
+pub fn is_held(path: &Path) -> bool {
+    let lock = fs::File::open(path.with_extension("lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+}
+
 /// Why the socket cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {

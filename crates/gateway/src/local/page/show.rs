@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_mcp::hygiene;
+use longhaul_mcp::clean;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::Value;
 
@@ -474,7 +474,7 @@ fn notice(said: Option<&str>) -> Markup {
 
 /// One line of text from outside.
 fn text(words: &str) -> String {
-    hygiene::clean(words, LINE_MAX)
+    clean(words, LINE_MAX)
 }
 
 /// Several lines of text from outside.

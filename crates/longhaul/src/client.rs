@@ -1,0 +1,230 @@
+//! Speaks the local API over the user's socket. Every command but `serve` reaches the server through this.
+
+use std::path::PathBuf;
+
+use bytes::{Buf, Bytes};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use longhaul_gateway::{admin::api, local::links::is_name};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::net::UnixStream;
+
+use crate::exit::{Exit, Failure};
+
+/// The largest reply that is read, in bytes: the largest stored result, escaped as JSON, and some room.
+const REPLY_MAX: usize = 256 * 1024 * 1024;
+/// The longest event of a watched task, in bytes.
+const EVENT_MAX: usize = 4 * 1024 * 1024;
+
+/// The server behind one socket.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    /// The server that listens, or will listen, on this socket.
+    pub fn new(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
+    /// The tasks that fit.
+    pub async fn list(&self, filter: &api::Filter) -> Result<api::Tasks, Failure> {
+        self.get(&format!("/admin/v1/tasks?{}", query(filter))).await
+    }
+
+    /// One task.
+    pub async fn task(&self, name: &str) -> Result<api::Task, Failure> {
+        self.get(&task_path(name, "")?).await
+    }
+
+    /// How a task ended.
+    pub async fn result(&self, name: &str) -> Result<api::Outcome, Failure> {
+        self.get(&task_path(name, "/result")?).await
+    }
+
+    /// Cancels a task.
+    pub async fn cancel(&self, name: &str) -> Result<api::Task, Failure> {
+        self.post(&task_path(name, "/cancel")?, &serde_json::json!({}))
+            .await
+    }
+
+    /// Answers a question.
+    pub async fn answer(&self, name: &str, answer: &api::Answer) -> Result<api::Task, Failure> {
+        self.post(&task_path(name, "/answer")?, answer).await
+    }
+
+    /// Calls a tool.
+    pub async fn run(&self, call: &api::Call) -> Result<api::Started, Failure> {
+        self.post("/admin/v1/run", call).await
+    }
+
+    /// The tools.
+    pub async fn tools(&self) -> Result<api::Tools, Failure> {
+        self.get("/admin/v1/tools").await
+    }
+
+    /// The server's state.
+    pub async fn health(&self) -> Result<api::Health, Failure> {
+        self.get("/admin/v1/health").await
+    }
+
+    /// A link to the local page.
+    pub async fn page(&self, task: Option<&str>) -> Result<api::Link, Failure> {
+        self.post(
+            "/admin/v1/page",
+            &api::Open {
+                task: task.map(str::to_owned),
+            },
+        )
+        .await
+    }
+
+    /// The task as it is, unless its version is at most `since`, then each newer version.
+    pub async fn watch(&self, name: &str, since: u64) -> Result<Watch, Failure> {
+        let path = format!("{}?since={since}", task_path(name, "/watch")?);
+        let response = self.send(Method::GET, &path, Bytes::new()).await?;
+        match response.status() {
+            StatusCode::OK => Ok(Watch {
+                body: response.into_body(),
+                read: Vec::new(),
+            }),
+            status => Err(refused(status, &whole(response).await?)),
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        read(self.send(Method::GET, path, Bytes::new()).await?).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::fault(error.to_string()))?;
+        read(self.send(Method::POST, path, body.into()).await?).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, Failure> {
+        let mut sender = self.connect().await?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "longhaul")
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(|error| Failure::fault(error.to_string()))?;
+        sender.send_request(request).await.map_err(|error| broken(&error))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
+            let message = format!("cannot reach the server on `{}`: {error}", self.socket.display());
+            Failure::new(Exit::Unreachable, "unreachable", message).fix("longhaul serve")
+        })?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| broken(&error))?;
+        // Ends with the sender and the response's body.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+}
+
+/// The versions of one task.
+pub struct Watch {
+    body: Incoming,
+    read: Vec<u8>,
+}
+
+impl Watch {
+    /// The next version; `None` when the server ended the stream or went away.
+    pub async fn next(&mut self) -> Option<api::Task> {
+        loop {
+            if let Some(task) = self.event() {
+                return Some(task);
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                self.read.extend_from_slice(&data);
+            }
+            if self.read.len() > EVENT_MAX {
+                return None;
+            }
+        }
+    }
+
+    /// The next whole event already read. Our server writes one `data` line for each event.
+    fn event(&mut self) -> Option<api::Task> {
+        while let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.read.drain(..=end).collect();
+            let task = line
+                .strip_prefix(b"data:")
+                .and_then(|data| serde_json::from_slice(data).ok());
+            if task.is_some() {
+                return task;
+            }
+        }
+        None
+    }
+}
+
+fn task_path(name: &str, rest: &str) -> Result<String, Failure> {
+    let name = name.trim().to_ascii_lowercase();
+    match is_name(&name) {
+        true => Ok(format!("/admin/v1/tasks/{name}{rest}")),
+        false => Err(
+            Failure::new(Exit::NotFound, "not_found", format!("no task is named `{name}`"))
+                .fix("longhaul tasks"),
+        ),
+    }
+}
+
+fn query(filter: &api::Filter) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    let limit = filter.limit.map(|limit| limit.to_string());
+    for (name, value) in [
+        ("status", filter.status.map(api::State::word)),
+        ("tool", filter.tool.as_deref()),
+        ("session", filter.session.as_deref()),
+        ("before", filter.before.as_deref()),
+        ("limit", limit.as_deref()),
+    ] {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    query.finish()
+}
+
+async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, Failure> {
+    let status = response.status();
+    let body = whole(response).await?;
+    match status.is_success() {
+        true => serde_json::from_reader(body.reader()).map_err(|error| {
+            Failure::fault(format!("the server's reply cannot be read: {error}"))
+                .fix("restart the server: it may be of another version")
+        }),
+        false => Err(refused(status, &body)),
+    }
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Bytes, Failure> {
+    match Limited::new(response.into_body(), REPLY_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => Err(broken(&*error)),
+    }
+}
+
+fn refused(status: StatusCode, body: &[u8]) -> Failure {
+    match serde_json::from_slice::<api::Failure>(body) {
+        Ok(failure) => failure.error.into(),
+        Err(_) => Failure::fault(format!("the server replied {status}")),
+    }
+}
+
+fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::caused(Exit::Unreachable, "unreachable", error).fix("longhaul logs")
+}

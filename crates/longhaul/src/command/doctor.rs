@@ -1,0 +1,331 @@
+//! `longhaul doctor`: looks at everything that Longhaul needs on this machine, and says how to mend what is wrong.
+//!
+//! It changes nothing. Each check is one row; a broken one makes the command fail.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    net::TcpListener,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use longhaul_engine::process;
+use longhaul_gateway::{admin::api::Health, config::Loaded};
+use serde::Serialize;
+
+use crate::{
+    client::Client,
+    exit::{Exit, Failure, Outcome},
+    flags::Common,
+    places::{self, State},
+    screen::{line, say, say_json},
+};
+
+/// Runs the command.
+pub async fn doctor(common: &Common) -> Outcome {
+    let mut rows = vec![row("version", env!("CARGO_PKG_VERSION").to_owned()), platform()];
+    let loaded = configuration(common, &mut rows);
+    match State::find(common) {
+        Err(failure) => rows.push(broken("state", failure)),
+        Ok(state) => {
+            rows.push(directory(&state));
+            rows.push(store(&state, loaded.as_ref()));
+            let health = server(&state, &mut rows).await;
+            if let (None, Some(loaded)) = (&health, &loaded) {
+                rows.push(address(loaded));
+            }
+        }
+    }
+    rows.push(subreaper());
+    rows.push(cgroup());
+    if let Some(loaded) = &loaded {
+        programs(loaded, &mut rows);
+    }
+    let exit = match rows.iter().any(|row| row.verdict == Verdict::Broken) {
+        true => Exit::Failed,
+        false => Exit::Done,
+    };
+    if common.json {
+        say_json(&serde_json::json!({ "checks": rows }))?;
+    } else {
+        print(&rows);
+    }
+    Ok(exit)
+}
+
+#[derive(Serialize)]
+struct Row {
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Fine,
+    Odd,
+    Broken,
+}
+
+fn row(check: &'static str, found: String) -> Row {
+    Row {
+        check,
+        verdict: Verdict::Fine,
+        found,
+        fix: None,
+    }
+}
+
+fn odd(check: &'static str, found: String, fix: impl Into<String>) -> Row {
+    Row {
+        check,
+        verdict: Verdict::Odd,
+        found,
+        fix: Some(fix.into()),
+    }
+}
+
+fn broken(check: &'static str, failure: Failure) -> Row {
+    Row {
+        check,
+        verdict: Verdict::Broken,
+        found: failure.message,
+        fix: failure.fix,
+    }
+}
+
+fn platform() -> Row {
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    match (os, arch) {
+        ("linux", "x86_64" | "aarch64") => row("platform", format!("{os} {arch}")),
+        ("macos", _) => odd(
+            "platform",
+            format!("{os} {arch}"),
+            "untested; a process that leaves its session can survive a cancel",
+        ),
+        (_, _) => odd("platform", format!("{os} {arch}"), "untested"),
+    }
+}
+
+fn configuration(common: &Common, rows: &mut Vec<Row>) -> Option<Loaded> {
+    match places::load(common, true) {
+        Err(failure) => {
+            rows.push(broken("config", failure));
+            None
+        }
+        Ok(loaded) => {
+            match loaded.files.first() {
+                Some(file) => rows.push(row(
+                    "config",
+                    format!("{}; {} tools", file.display(), loaded.config.tools.len()),
+                )),
+                None => rows.push(odd(
+                    "config",
+                    "none; the defaults hold and there are no tools".into(),
+                    "longhaul config init",
+                )),
+            }
+            for warning in &loaded.warnings {
+                rows.push(Row {
+                    check: "config",
+                    verdict: Verdict::Odd,
+                    found: warning.to_string(),
+                    fix: None,
+                });
+            }
+            Some(loaded)
+        }
+    }
+}
+
+fn directory(state: &State) -> Row {
+    let dir = state.dir.display();
+    match fs::metadata(&state.dir) {
+        Err(_) => row("state", format!("{dir}; made by the first server")),
+        Ok(found) if !found.is_dir() => broken(
+            "state",
+            Failure::usage(format!("{dir} is not a directory")).fix("pass --state DIR"),
+        ),
+        Ok(found) if found.uid() != nix::unistd::geteuid().as_raw() => broken(
+            "state",
+            Failure::usage(format!("{dir} belongs to another user (uid {})", found.uid()))
+                .fix("pass --state DIR"),
+        ),
+        Ok(found) if found.mode() & 0o077 != 0 => broken(
+            "state",
+            Failure::usage(format!(
+                "{dir} is open to others (mode {:o})",
+                found.mode() & 0o777
+            ))
+            .fix(format!("chmod 700 {dir}")),
+        ),
+        Ok(_) => row("state", dir.to_string()),
+    }
+}
+
+fn store(state: &State, loaded: Option<&Loaded>) -> Row {
+    let settings = loaded.map(|loaded| &loaded.config.store);
+    if let Some(url) = settings
+        .map(|store| store.url.as_str())
+        .filter(|url| *url != "sqlite")
+    {
+        let kind = url.split(':').next().unwrap_or(url);
+        return row("store", line(kind));
+    }
+    let path = settings
+        .and_then(|store| store.path.clone())
+        .unwrap_or_else(|| state.dir.join("longhaul.db"));
+    let mode = fs::metadata(&path).map(|found| (found.len(), found.mode()));
+    match mode {
+        Err(_) => row("store", format!("{}; made by the first server", path.display())),
+        Ok((_, mode)) if mode & 0o077 != 0 => {
+            let found = format!("{} is open to others (mode {:o})", path.display(), mode & 0o777);
+            odd("store", found, format!("chmod 600 {}", path.display()))
+        }
+        Ok((bytes, _)) => row(
+            "store",
+            format!("{}; {} KiB", path.display(), bytes.div_ceil(1024)),
+        ),
+    }
+}
+
+async fn server(state: &State, rows: &mut Vec<Row>) -> Option<Health> {
+    let socket = state.socket();
+    match Client::new(socket.clone()).health().await {
+        Ok(health) => {
+            rows.push(row("socket", socket.display().to_string()));
+            let found = format!(
+                "version {}, pid {}, {} open of {} tasks",
+                line(&health.version),
+                health.pid,
+                health.open,
+                health.tasks
+            );
+            match health.version == env!("CARGO_PKG_VERSION") {
+                true => rows.push(row("server", found)),
+                false => rows.push(odd(
+                    "server",
+                    found,
+                    "restart it: this command is of another version",
+                )),
+            }
+            if let Some(mcp) = &health.mcp {
+                rows.push(row("mcp", line(mcp)));
+            }
+            for problem in &health.problems {
+                rows.push(Row {
+                    check: "server",
+                    verdict: Verdict::Broken,
+                    found: line(problem),
+                    fix: None,
+                });
+            }
+            Some(health)
+        }
+        Err(failure) if failure.exit == Exit::Unreachable => {
+            rows.push(odd(
+                "server",
+                format!("none on {}", socket.display()),
+                "longhaul serve",
+            ));
+            None
+        }
+        Err(failure) => {
+            rows.push(broken("server", failure));
+            None
+        }
+    }
+}
+
+/// Whether the address is free, when no server of ours holds it.
+fn address(loaded: &Loaded) -> Row {
+    let bind = loaded.config.server.bind;
+    match TcpListener::bind(bind) {
+        Ok(_) => row("address", format!("{bind} is free")),
+        Err(error) => broken(
+            "address",
+            Failure::usage(format!("{bind} cannot be bound: {error}"))
+                .fix("longhaul serve --bind 127.0.0.1:PORT"),
+        ),
+    }
+}
+
+fn subreaper() -> Row {
+    match process::become_subreaper() {
+        Ok(()) => row(
+            "processes",
+            "a killed tool leaves nothing behind (subreaper)".to_owned(),
+        ),
+        Err(error) => odd(
+            "processes",
+            format!("no subreaper here: {error}"),
+            "a process that leaves its session can survive a cancel",
+        ),
+    }
+}
+
+fn cgroup() -> Row {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"));
+    let Some(path) = path else {
+        return row("cgroup", "no cgroup v2; not needed".to_owned());
+    };
+    let directory = Path::new("/sys/fs/cgroup").join(path.trim_start_matches('/'));
+    let writable =
+        nix::unistd::access(&directory.join("cgroup.procs"), nix::unistd::AccessFlags::W_OK).is_ok();
+    match writable {
+        true => row(
+            "cgroup",
+            format!("{} (writable; not needed)", directory.display()),
+        ),
+        false => row(
+            "cgroup",
+            "cgroup v2, not delegated; not needed: the shim follows the process tree".to_owned(),
+        ),
+    }
+}
+
+fn programs(loaded: &Loaded, rows: &mut Vec<Row>) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for (name, tool) in &loaded.config.tools {
+        let Some(program) = tool.command.items.first().and_then(|(_, item)| item.literal()) else {
+            continue;
+        };
+        let cwd = tool.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
+        match process::resolve(OsStr::new(&program), &path, &cwd) {
+            Ok(found) => rows.push(row("tool", format!("{}: {}", line(name), found.display()))),
+            Err(error) => {
+                rows.push(broken(
+                    "tool",
+                    Failure::usage(format!("{}: cannot {error}", line(name))),
+                ));
+            }
+        }
+    }
+}
+
+fn print(rows: &[Row]) {
+    for row in rows {
+        let word = match row.verdict {
+            Verdict::Fine => "ok",
+            Verdict::Odd => "odd",
+            Verdict::Broken => "BROKEN",
+        };
+        let mut found = row.found.lines();
+        say(format!(
+            "{word:<7} {:<10} {}",
+            row.check,
+            line(found.next().unwrap_or_default())
+        ));
+        for more in found {
+            say(format!("{:<18} {}", "", line(more)));
+        }
+        if let Some(fix) = &row.fix {
+            say(format!("{:<18} fix: {}", "", line(fix)));
+        }
+    }
+}

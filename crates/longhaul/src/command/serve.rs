@@ -1,0 +1,441 @@
+//! `longhaul serve`: puts the crates together and keeps them running until told to stop.
+//!
+//! The one place where store, engine and gateway meet. It decides nothing about tasks.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, IsTerminal, Read},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use longhaul_engine::{
+    Engine, Options, clock,
+    process::{self, Identity, Shim},
+};
+use longhaul_gateway::{
+    admin::{Entrance, Peer},
+    catalog::Catalog,
+    command::{self, Host},
+    config::{Config, Loaded},
+    local::socket,
+    sealed_id::Keys,
+    server::{self, Server, Setup},
+};
+use longhaul_store::{Runner, Shared, crypt::KeyRing, memory::Memory};
+use nix::sys::resource::{Resource, setrlimit};
+use sha2::{Digest, Sha256};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+use tracing_appender::rolling::{self, Rotation};
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+
+use super::logs;
+use crate::{
+    exit::{Exit, Failure, Outcome},
+    flags::{Common, Serve},
+    places::{self, State},
+    screen::{line, say, tell},
+};
+
+/// How long open requests may take to finish once the work has ended.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
+/// How many days of logs are kept.
+const LOG_DAYS: usize = 7;
+/// The log filter when `LONGHAUL_LOG` is not set.
+const LOG_DEFAULT: &str = "info";
+
+/// What is ready before the runtime starts.
+pub struct Prepared {
+    state: State,
+    loaded: Loaded,
+    flags: Serve,
+    as_json: bool,
+    _log: tracing_appender::non_blocking::WorkerGuard,
+}
+
+/// Reads the configuration, makes the state directory, and begins the log.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failure> {
+    if flags.background {
+        // Refused only to the leader of a session, which has no terminal to lose.
+        let _ = nix::unistd::setsid();
+    }
+    let mut loaded = places::load(common, !flags.background)?;
+    if let Some(bind) = flags.bind {
+        loaded.config.server.bind = bind;
+    }
+    let state = State::find(common)?;
+    directory(&state.dir)?;
+    let log = begin_log(&state.log(), flags.background)?;
+    // What a task holds in memory never lands in a core file. A limit that cannot be set is the system's choice.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    Ok(Prepared {
+        state,
+        loaded,
+        flags: flags.clone(),
+        as_json: common.json,
+        _log: log,
+    })
+}
+
+/// Serves until SIGTERM or ctrl-c, then drains; a second one ends at once.
+pub async fn serve(prepared: Prepared) -> Outcome {
+    let Prepared {
+        state,
+        loaded,
+        flags,
+        as_json,
+        _log,
+    } = prepared;
+    let config = loaded.config;
+    for warning in &loaded.warnings {
+        tracing::warn!("{}", line(&warning.to_string()));
+    }
+    if let Err(error) = process::become_subreaper() {
+        tracing::warn!(%error, "a killed shim's processes are found by their mark only");
+    }
+    let (store, root) = open_store(&state, &config)?;
+    let keys = Keys::derive(1, &root);
+    let identity = process::identity().map_err(|error| fault("find this process in /proc", &error))?;
+    let runner = Runner {
+        id: clock::runner_id(),
+        host: nix::unistd::gethostname()
+            .ok()
+            .and_then(|name| name.into_string().ok())
+            .unwrap_or_default(),
+        boot: identity.boot,
+        pid: identity.pid.unsigned_abs(),
+        pid_start: identity.started,
+    };
+    let catalog = Arc::new(catalog(&config, &state, &runner)?);
+    let references = Keys::derive(1, &root);
+    let options = Options::new(
+        runner,
+        Arc::new(move |task| references.reference(task)),
+        Arc::new(sweep),
+    );
+    let engine = Engine::new(store, options, Arc::clone(&catalog) as _);
+    engine
+        .start()
+        .await
+        .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
+
+    let path = state.socket();
+    let held = socket::is_held(&path);
+    if held {
+        tracing::warn!("another server has the socket; this one is reached over MCP only");
+    }
+    let setup = Setup {
+        engine: engine.clone(),
+        catalog: Arc::clone(&catalog),
+        keys,
+        config: &config,
+        socket: (!held).then_some(path),
+    };
+    let server = Server::bind(setup).await.map_err(unbound)?;
+    announce(&server, &state, &catalog, &flags, as_json);
+    run(engine, server, Duration::from_millis(config.server.drain.0)).await
+}
+
+/// Serves and waits for the end.
+async fn run(engine: Engine, server: Server, drain: Duration) -> Outcome {
+    let mut told = Told::listen()?;
+    let (end, ended) = watch::channel(false);
+    let mut serving = tokio::spawn(server.serve(ended, LAST_REQUESTS));
+    let broken =
+        |error: &dyn std::fmt::Display| Failure::fault(format!("the server stopped serving: {error}"));
+    tokio::select! {
+        served = &mut serving => {
+            engine.drain(Duration::ZERO).await;
+            return match served {
+                Ok(Ok(())) => Err(broken(&"its listener ended")),
+                Ok(Err(error)) => Err(broken(&error)),
+                Err(error) => Err(broken(&error)),
+            };
+        }
+        () = told.stop() => tracing::info!("told to stop; finishing what runs"),
+        () = engine.draining() => {}
+    }
+    let fenced = engine.load().fenced;
+    let draining = engine.drain(drain);
+    tokio::pin!(draining);
+    tokio::select! {
+        () = &mut draining => {}
+        () = told.stop() => {
+            tracing::info!("told again; ending what runs");
+            engine.drain(Duration::ZERO).await;
+        }
+    }
+    end.send_replace(true);
+    if let Ok(Err(error)) = serving.await {
+        tracing::warn!(%error, "a listener ended with an error");
+    }
+    match fenced {
+        true => Err(
+            Failure::fault("this server lost its place in the store and stopped all its work")
+                .fix("start it again; longhaul logs has the cause"),
+        ),
+        false => {
+            tracing::info!("ended");
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// The signals that end a server.
+struct Told {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Told {
+    fn listen() -> Result<Told, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| fault("listen for signals", &error));
+        Ok(Told {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+/// The state directory, made with mode 0700; one that others may enter is refused.
+fn directory(dir: &Path) -> Result<(), Failure> {
+    let shown = dir.display();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|error| {
+            Failure::usage(format!("cannot make the state directory `{shown}`: {error}"))
+                .fix("pass --state DIR")
+        })?;
+    let found =
+        fs::metadata(dir).map_err(|error| Failure::usage(format!("cannot use `{shown}`: {error}")))?;
+    if found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(
+            Failure::usage(format!("the state directory `{shown}` belongs to another user"))
+                .fix("pass --state DIR"),
+        );
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(Failure::usage(format!(
+            "the state directory `{shown}` is open to others (mode {:o})",
+            found.mode() & 0o777
+        ))
+        .fix(format!("chmod 700 {shown}")));
+    }
+    Ok(())
+}
+
+/// JSON to a file of its own for each day; to standard error besides, plain on a terminal.
+fn begin_log(dir: &Path, background: bool) -> Result<tracing_appender::non_blocking::WorkerGuard, Failure> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|error| fault("make the log directory", &error))?;
+    let files = rolling::Builder::new()
+        .rotation(Rotation::DAILY)
+        .filename_prefix(logs::PREFIX)
+        .filename_suffix("log")
+        .max_log_files(LOG_DAYS)
+        .build(dir)
+        .map_err(|error| fault("open the log", &error))?;
+    let (file, guard) = tracing_appender::non_blocking(files);
+    let filter = EnvFilter::try_from_env("LONGHAUL_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
+    let terminal = io::stderr().is_terminal();
+    let plain = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_filter(
+            // Warnings only: what a person at the terminal wants to see is announced apart.
+            tracing_subscriber::filter::LevelFilter::WARN,
+        );
+    let json = tracing_subscriber::fmt::layer().json().with_writer(io::stderr);
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(tracing_subscriber::fmt::layer().json().with_writer(file))
+        .with((!background && terminal).then_some(plain))
+        .with((!background && !terminal).then_some(json))
+        .try_init()
+        .map_err(|error| Failure::fault(format!("cannot begin the log: {error}")))?;
+    Ok(guard)
+}
+
+/// The store that the configuration names, and the root of this server's other keys.
+fn open_store(state: &State, config: &Config) -> Result<(Shared, [u8; 32]), Failure> {
+    let refused =
+        |error: longhaul_store::Error| Failure::caused(Exit::Usage, "store", &error).fix("longhaul doctor");
+    let keys = KeyRing::open(&state.dir.join("keys")).map_err(refused)?;
+    let root = root(&state.dir.join("keys").join("master"))?;
+    let store: Shared = match config.store.url.as_str() {
+        "memory" => Arc::new(Memory::new(Arc::new(clock::now))),
+        "sqlite" => open_sqlite(state, config, keys)?,
+        url => {
+            let kind = url.split(':').next().unwrap_or(url);
+            return Err(Failure::usage(format!(
+                "`store.url` names `{}`, which this build does not have",
+                line(kind)
+            ))
+            .fix("store.url = \"sqlite\""));
+        }
+    };
+    Ok((store, root))
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(state: &State, config: &Config, keys: KeyRing) -> Result<Shared, Failure> {
+    use longhaul_store::sqlite;
+
+    let options = sqlite::Options {
+        directory: state.dir.clone(),
+        keys,
+        clock: Arc::new(clock::now),
+        allow_network_file_system: config.store.allow_network_file_system,
+    };
+    match sqlite::Sqlite::open(options) {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(Failure::caused(Exit::Usage, "store", &error).fix("longhaul doctor")),
+    }
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_sqlite(_: &State, _: &Config, _: KeyRing) -> Result<Shared, Failure> {
+    Err(Failure::usage("this build has no SQLite").fix("build it with the feature `sqlite`"))
+}
+
+/// The root of the keys for ids and states: made from the master key, and never the master key itself, which the
+/// store wraps its data keys with.
+fn root(master: &Path) -> Result<[u8; 32], Failure> {
+    let mut key = [0; 32];
+    let read = fs::File::open(master).and_then(|mut file| file.read_exact(&mut key));
+    read.map_err(|error| fault("read the master key", &error))?;
+    let mut digest = Sha256::new();
+    digest.update(b"longhaul gateway root 1\0");
+    digest.update(key);
+    Ok(digest.finalize().into())
+}
+
+fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, Failure> {
+    let spool = state.dir.join("spool");
+    directory(&spool)?;
+    let own = std::env::current_exe().map_err(|error| fault("find this program's file", &error))?;
+    let host = Arc::new(Host {
+        shim: Shim {
+            program: own.clone(),
+            args: vec![OsString::from("__shim")],
+        },
+        runner: runner.id.to_string(),
+        spool,
+        env: environment(&own),
+        limits: config.limits.clone(),
+        grace: config.tasks.grace,
+        questions_max: config.tasks.questions_max,
+    });
+    let entries: Result<Vec<_>, Failure> = config
+        .tools
+        .values()
+        .map(|tool| {
+            command::entry(tool, &config.tasks, &host)
+                .map_err(|why| Failure::usage(format!("cannot offer the tool `{}`: {why}", line(&tool.name))))
+        })
+        .collect();
+    Ok(Catalog::new(entries?))
+}
+
+/// This process's environment, with our own program at the end of PATH: a tool's command calls `longhaul ask`.
+fn environment(own: &Path) -> Vec<(OsString, OsString)> {
+    let directory = own.parent().map(PathBuf::from).unwrap_or_default();
+    let mut variables: Vec<(OsString, OsString)> =
+        std::env::vars_os().filter(|(name, _)| name != "PATH").collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain([directory]);
+    if let Ok(path) = std::env::join_paths(directories) {
+        variables.push(("PATH".into(), path));
+    }
+    variables
+}
+
+/// Ends what a dead runner's tasks left behind; called on a thread that may block.
+fn sweep(dead: &Runner, _: &[longhaul_core::TaskId]) -> bool {
+    let Ok(pid) = i32::try_from(dead.pid) else {
+        return false;
+    };
+    let identity = Identity {
+        boot: dead.boot.clone(),
+        pid,
+        started: dead.pid_start,
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let swept = runtime.block_on(process::sweep(&dead.id.to_string(), &identity));
+    if swept.ended > 0 || swept.left > 0 {
+        tracing::info!(
+            ended = swept.ended,
+            left = swept.left,
+            "swept what a dead runner left behind"
+        );
+    }
+    swept.confirmed
+}
+
+/// Says where the server is: to a person, or as one line of JSON to a program. The link is a secret, so it goes
+/// to a terminal and to nothing else.
+fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as_json: bool) {
+    let address = server.address();
+    let tools = catalog.entries().len();
+    tracing::info!(%address, tools, version = env!("CARGO_PKG_VERSION"), "ready");
+    if as_json {
+        let mcp = format!("http://{address}/mcp");
+        let ready = serde_json::json!({ "mcp": mcp, "address": address, "state": state.dir, "pid": std::process::id() });
+        say(ready.to_string());
+    }
+    if flags.background || !io::stderr().is_terminal() {
+        return;
+    }
+    tell(format!(
+        "longhaul {} serves {tools} tools",
+        env!("CARGO_PKG_VERSION")
+    ));
+    tell(format!("  mcp     http://{address}/mcp"));
+    if let Some(links) = server.links() {
+        let peer = Peer {
+            uid: nix::unistd::geteuid().as_raw(),
+            entrance: Entrance::Page,
+        };
+        tell(format!(
+            "  page    {}  (works once; later: longhaul page)",
+            links.hand_out(peer, None).url
+        ));
+    }
+    tell(format!("  state   {}", state.dir.display()));
+    if tools == 0 {
+        tell("  no tools yet: longhaul config init");
+    }
+    tell("  ctrl-c ends it; a second ctrl-c at once");
+}
+
+fn unbound(error: server::BindError) -> Failure {
+    Failure::caused(Exit::Usage, "bind", &error)
+}
+
+fn fault(doing: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::fault(format!("cannot {doing}: {error}"))
+}

@@ -1,0 +1,204 @@
+//! `longhaul ask` and `longhaul progress`: what a tool's command says while it runs.
+//!
+//! JSON lines on the descriptor named in `LONGHAUL_FD`, both ways; `docs/reference/command-tools.md` describes
+//! them for programs that speak them on their own. These commands know no server and read no configuration.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+};
+
+use longhaul_engine::process::descriptor;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use crate::{
+    exit::{Exit, Failure, Outcome},
+    flags::{Ask, Progress},
+    screen::{line, say, tell},
+};
+
+/// The longest answer that is read, in bytes.
+const ANSWER_MAX: usize = 1024 * 1024;
+/// The longest form that is sent, in bytes.
+const FORM_MAX: u64 = 64 * 1024;
+
+/// Asks, waits for the answer, prints it.
+pub fn ask(flags: &Ask, as_json: bool) -> Outcome {
+    let mut question = serde_json::Map::new();
+    // Commands of one tool share the descriptor; the process id tells their questions apart.
+    let id = format!("ask-{}", std::process::id());
+    question.insert("id".to_owned(), json!(id));
+    match (&flags.text, &flags.form) {
+        (None, None) => {
+            return Err(Failure::usage("what to ask? pass --text MESSAGE").fix("longhaul ask --help"));
+        }
+        (text, form) => {
+            let form = form.as_deref().map(read_form).transpose()?;
+            let message = text
+                .clone()
+                .or_else(|| Some(form.as_ref()?["title"].as_str()?.to_owned()));
+            let Some(message) = message else {
+                return Err(Failure::usage(
+                    "a form needs a message: pass --text MESSAGE, or give it a `title`",
+                ));
+            };
+            question.insert("message".to_owned(), json!(message));
+            if let Some(form) = form {
+                question.insert("form".to_owned(), form);
+            }
+        }
+    }
+    if !flags.choices.is_empty() {
+        question.insert("choices".to_owned(), json!(flags.choices));
+    }
+    if let Some(default) = &flags.default {
+        question.insert("default".to_owned(), json!(default));
+    }
+    let mut descriptor = open()?;
+    send(&mut descriptor, &json!({ "ask": question }))?;
+    let Some(answer) = answer(&mut descriptor, &id).map_err(|error| lost(&error))? else {
+        tell("longhaul: nobody can answer: the task has ended");
+        return Ok(Exit::Unanswerable);
+    };
+    if as_json {
+        say(format!(
+            r#"{{"action":{},"content":{}}}"#,
+            json!(answer.action),
+            answer.content.as_deref().map_or("null", RawValue::get)
+        ));
+    } else if let Some(content) = answer.content.as_deref().filter(|_| answer.action == "accept") {
+        print(content, flags.form.is_some());
+    }
+    if let Some(why) = &answer.why {
+        tell(format!("longhaul: {}", line(why)));
+    }
+    Ok(match (answer.action.as_str(), answer.why.as_deref()) {
+        ("accept", _) => Exit::Done,
+        (_, Some("no_one_to_answer")) => Exit::Unanswerable,
+        ("decline", _) => Exit::Declined,
+        (_, _) => Exit::Dismissed,
+    })
+}
+
+/// Reports how far the work is.
+pub fn progress(flags: &Progress) -> Outcome {
+    if !flags.done.is_finite() || flags.total.is_some_and(|total| !total.is_finite()) {
+        return Err(Failure::usage("progress is a number"));
+    }
+    let mut progress = serde_json::Map::new();
+    progress.insert("n".to_owned(), json!(flags.done));
+    if let Some(total) = flags.total {
+        progress.insert("total".to_owned(), json!(total));
+    }
+    if let Some(message) = &flags.message {
+        progress.insert("message".to_owned(), json!(message));
+    }
+    send(&mut open()?, &json!({ "progress": progress }))?;
+    Ok(Exit::Done)
+}
+
+#[derive(Deserialize)]
+struct Line {
+    answer: Answer,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    id: Value,
+    #[serde(default)]
+    action: String,
+    #[serde(default)]
+    content: Option<Box<RawValue>>,
+    #[serde(default)]
+    why: Option<String>,
+}
+
+fn open() -> Result<File, Failure> {
+    match descriptor() {
+        Ok(descriptor) => Ok(File::from(descriptor)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::usage(
+            "`ask` and `progress` work inside a command that Longhaul runs: LONGHAUL_FD is not set",
+        )),
+        Err(error) => Err(
+            Failure::usage(format!("the descriptor in LONGHAUL_FD is not open here: {error}"))
+                .fix("keep descriptors open where the command starts this one (Python: close_fds=False)"),
+        ),
+    }
+}
+
+fn send(descriptor: &mut File, message: &Value) -> Result<(), Failure> {
+    let mut text = message.to_string();
+    text.push('\n');
+    descriptor
+        .write_all(text.as_bytes())
+        .map_err(|error| lost(&error))
+}
+
+/// The answer to this question; `None` when the descriptor was closed first.
+///
+/// Read byte by byte, so that nothing is taken which is meant for another command of the same tool.
+fn answer(descriptor: &mut File, id: &str) -> io::Result<Option<Answer>> {
+    loop {
+        let mut text = Vec::new();
+        let mut byte = [0];
+        loop {
+            match descriptor.read(&mut byte) {
+                Ok(0) => return Ok(None),
+                Ok(_) if byte == *b"\n" => break,
+                Ok(_) if text.len() < ANSWER_MAX => text.extend(byte),
+                Ok(_) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "an answer of over 1 MiB",
+                    ));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        match serde_json::from_slice::<Line>(&text) {
+            Ok(line) if line.answer.id == id => return Ok(Some(line.answer)),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// A form's answer as JSON; a question without a form has one field, whose value is printed alone.
+fn print(content: &RawValue, form: bool) {
+    let only = serde_json::from_str::<Value>(content.get())
+        .ok()
+        .map(|content| content["answer"].clone());
+    match only {
+        Some(Value::String(text)) if !form => say(text),
+        Some(value) if !form && !value.is_null() => say(value.to_string()),
+        Some(_) | None => say(content.get()),
+    }
+}
+
+fn read_form(path: &std::path::Path) -> Result<Value, Failure> {
+    let mut text = String::new();
+    let read = match path.to_str() {
+        Some("-") => io::stdin().take(FORM_MAX + 1).read_to_string(&mut text),
+        Some(_) | None => File::open(path).and_then(|file| file.take(FORM_MAX + 1).read_to_string(&mut text)),
+    };
+    let shown = path.display();
+    match read {
+        Err(error) => Err(Failure::usage(format!("cannot read the form `{shown}`: {error}"))),
+        Ok(bytes) if bytes as u64 > FORM_MAX => Err(Failure::usage(format!(
+            "the form `{shown}` is larger than {FORM_MAX} bytes"
+        ))),
+        Ok(_) => serde_json::from_str(&text)
+            .map_err(|error| Failure::usage(format!("the form `{shown}` is no JSON: {error}"))),
+    }
+}
+
+fn lost(error: &io::Error) -> Failure {
+    Failure::new(
+        Exit::Unanswerable,
+        "no_one_to_answer",
+        format!("the task has ended: {error}"),
+    )
+}

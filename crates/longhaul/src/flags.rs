@@ -1,0 +1,302 @@
+//! The command line: every command and flag, declared once with its text. Help, completions and the reference
+//! page come from here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul_gateway::admin::api::State;
+
+/// Makes long MCP tool calls durable.
+#[derive(Debug, Parser)]
+#[command(
+    name = "longhaul",
+    version,
+    disable_help_subcommand = true,
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 unreachable, 6 cancelled, 7 timed out, 70 fault of Longhaul"
+)]
+pub struct Flags {
+    /// What every command knows.
+    #[command(flatten)]
+    pub common: Common,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command knows.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Common {
+    /// The configuration file, and no other
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The directory in which tasks are kept
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Call a tool and wait for its result
+    Run(Run),
+    /// Show tasks, or one task
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+    Tasks(Tasks),
+    /// Answer a task's question
+    Answer(Answer),
+    /// Cancel a task and stop its work
+    Cancel(Name),
+    /// Watch all tasks; `q` ends
+    Top,
+    /// Show the server's log
+    Logs(Logs),
+    /// Print a link to the local page that works once
+    Page(Page),
+    /// Serve tools to MCP clients, and run their tasks
+    Serve(Serve),
+    /// Make, check and show the configuration
+    #[command(subcommand)]
+    Config(Config),
+    /// Look for what is wrong on this machine
+    Doctor,
+    /// Show in 30 seconds what becomes of tasks when the server is killed
+    Demo,
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Ask the task's owner something, from inside a tool's command
+    Ask(Ask),
+    /// Report progress, from inside a tool's command
+    Progress(Progress),
+    /// Runs one command of a tool, under the server
+    #[command(name = "__shim", hide = true)]
+    Shim,
+}
+
+/// `run`
+#[derive(Args, Debug)]
+pub struct Run {
+    /// The tool
+    pub tool: String,
+    /// Arguments: `name=value`, repeated for lists; `name:=JSON` for JSON
+    #[arg(value_name = "NAME=VALUE")]
+    pub arguments: Vec<String>,
+    /// Print the task's name and do not wait
+    #[arg(long, visible_alias = "detach")]
+    pub no_wait: bool,
+    /// Equal calls under one key are one task
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// The session that the call belongs to
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Print the result as it is, control characters included; only to a file or pipe
+    #[arg(long)]
+    pub raw: bool,
+}
+
+/// `tasks`
+#[derive(Args, Debug)]
+pub struct Tasks {
+    /// The task; without it, the newest ones
+    pub name: Option<String>,
+    /// Which tasks
+    #[command(flatten)]
+    pub filter: Filter,
+    /// One thing about tasks.
+    #[command(subcommand)]
+    pub command: Option<TasksCommand>,
+}
+
+/// Which tasks.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Filter {
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    pub status: Option<Status>,
+    /// Only those of this tool
+    #[arg(long)]
+    pub tool: Option<String>,
+    /// Only those of this session
+    #[arg(long)]
+    pub session: Option<String>,
+    /// At most so many, 1 to 1000
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: Option<u32>,
+}
+
+/// `tasks` with one more word.
+#[derive(Debug, Subcommand)]
+pub enum TasksCommand {
+    /// The newest tasks
+    List(Filter),
+    /// One task
+    Get(Name),
+    /// The result of a task that has ended
+    Result(ResultOf),
+    /// Follow a task until it ends
+    Watch(Name),
+    /// The same as `longhaul cancel`
+    Cancel(Name),
+    /// The same as `longhaul answer`
+    Answer(Answer),
+    /// The same as `longhaul run`
+    Run(Run),
+}
+
+/// A task.
+#[derive(Args, Debug)]
+pub struct Name {
+    /// The task's name
+    pub name: String,
+}
+
+/// `tasks result`
+#[derive(Args, Debug)]
+pub struct ResultOf {
+    /// The task's name
+    pub name: String,
+    /// Print it as it is, control characters included; only to a file or pipe
+    #[arg(long)]
+    pub raw: bool,
+}
+
+/// `answer`
+#[derive(Args, Debug)]
+pub struct Answer {
+    /// The task's name
+    pub name: String,
+    /// The answer: `field=value`, or only the value when there is one field; without it you are asked
+    #[arg(value_name = "FIELD=VALUE", conflicts_with_all = ["decline", "dismiss"])]
+    pub fields: Vec<String>,
+    /// Which question, when several are open
+    #[arg(long, value_name = "KEY")]
+    pub question: Option<String>,
+    /// Say no
+    #[arg(long, conflicts_with = "dismiss")]
+    pub decline: bool,
+    /// Close the question without choosing
+    #[arg(long)]
+    pub dismiss: bool,
+    /// Give consent to a question that has no form
+    #[arg(long, conflicts_with_all = ["decline", "dismiss", "fields"])]
+    pub accept: bool,
+}
+
+/// `logs`
+#[derive(Args, Debug)]
+pub struct Logs {
+    /// Go on as the log grows
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many lines
+    #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub lines: u32,
+}
+
+/// `page`
+#[derive(Args, Debug)]
+pub struct Page {
+    /// A task whose question to show
+    pub name: Option<String>,
+}
+
+/// `serve`
+#[derive(Args, Clone, Debug, Default)]
+pub struct Serve {
+    /// The address to serve MCP and the local page on, over the configuration's
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<std::net::SocketAddr>,
+    /// Write what happens to the log file only, away from the terminal
+    #[arg(long, hide = true)]
+    pub background: bool,
+}
+
+/// `config`
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Write a first longhaul.toml
+    Init {
+        /// Where to
+        #[arg(default_value = "longhaul.toml")]
+        file: PathBuf,
+    },
+    /// Say everything that is wrong
+    Check,
+    /// Print each setting and its value
+    Show,
+    /// Print the JSON Schema of the configuration
+    Schema,
+}
+
+/// `completions`
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `ask`
+#[derive(Args, Debug)]
+pub struct Ask {
+    /// What to ask
+    #[arg(long, visible_alias = "message")]
+    pub text: Option<String>,
+    /// Answers to choose from
+    #[arg(long, value_delimiter = ',')]
+    pub choices: Vec<String>,
+    /// What is shown as the answer until another is given
+    #[arg(long)]
+    pub default: Option<String>,
+    /// A JSON Schema of the form to fill in; `-` reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["choices", "default"])]
+    pub form: Option<PathBuf>,
+}
+
+/// `progress`
+#[derive(Args, Debug)]
+pub struct Progress {
+    /// So far
+    pub done: f64,
+    /// In all
+    pub total: Option<f64>,
+    /// A line about it
+    pub message: Option<String>,
+}
+
+/// The states of a task, as `--status` takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(
+    missing_docs,
+    reason = "each is the state of the same name in `admin::api::State`"
+)]
+pub enum Status {
+    Held,
+    Queued,
+    Running,
+    Asking,
+    Stopping,
+    Done,
+    Failed,
+    Cancelled,
+    Lost,
+}
+
+impl From<Status> for State {
+    fn from(status: Status) -> State {
+        match status {
+            Status::Held => State::Held,
+            Status::Queued => State::Queued,
+            Status::Running => State::Running,
+            Status::Asking => State::Asking,
+            Status::Stopping => State::Stopping,
+            Status::Done => State::Done,
+            Status::Failed => State::Failed,
+            Status::Cancelled => State::Cancelled,
+            Status::Lost => State::Lost,
+        }
+    }
+}

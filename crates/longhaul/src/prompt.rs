@@ -1,0 +1,145 @@
+//! Asks a task's question at the terminal: shows the form field by field and reads what is typed.
+//!
+//! Used by `run`, `answer` and `tasks watch`. It checks nothing but types; the server judges the answer.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead, IsTerminal},
+};
+
+use longhaul_gateway::{
+    admin::api::{Action, Answer, Question},
+    local::form::{self, Field, Kind},
+};
+use tokio::sync::mpsc;
+
+use crate::screen::{line, tell};
+
+/// Whether there is a person who can be asked: someone who reads and types.
+pub fn is_possible() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// The lines typed at the terminal. One for the whole process: a reader cannot be stopped while it waits.
+#[derive(Debug)]
+pub struct Typed {
+    lines: mpsc::Receiver<String>,
+}
+
+impl Typed {
+    /// Begins to read.
+    pub fn begin() -> Typed {
+        let (sender, lines) = mpsc::channel(16);
+        // A thread of its own and not the runtime's: the process may end while it waits for a line.
+        std::thread::spawn(move || {
+            for typed in io::stdin().lock().lines().map_while(Result::ok) {
+                if sender.blocking_send(typed).is_err() {
+                    return;
+                }
+            }
+        });
+        Typed { lines }
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        self.lines.recv().await
+    }
+}
+
+/// Asks until the form is filled in. `None` when the terminal was closed.
+pub async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> Option<Answer> {
+    tell(format!("\n{} asks: {}", line(tool), line(&question.message)));
+    if let Some(url) = &question.url {
+        tell(format!("  address   {}", line(url)));
+    }
+    tell("  (/decline says no, /dismiss closes the question)");
+    let settled = |action, content| Answer {
+        question: Some(question.key.clone()),
+        action,
+        content,
+    };
+    let Some(form) = &question.form else {
+        return loop {
+            tell("Go on? [yes/no]");
+            match typed.next().await?.trim().to_ascii_lowercase().as_str() {
+                "y" | "yes" => break Some(settled(Action::Accept, None)),
+                "n" | "no" | "/decline" => break Some(settled(Action::Decline, None)),
+                "/dismiss" => break Some(settled(Action::Dismiss, None)),
+                _ => {}
+            }
+        };
+    };
+    let mut members = BTreeMap::new();
+    for field in form::fields(form) {
+        loop {
+            tell(heading(&field));
+            let text = typed.next().await?;
+            match text.trim() {
+                "/decline" => return Some(settled(Action::Decline, None)),
+                "/dismiss" => return Some(settled(Action::Dismiss, None)),
+                _ => {}
+            }
+            match field.read(&values(&field, &text)) {
+                Ok(Some(value)) => {
+                    members.insert(field.name.clone(), value);
+                    break;
+                }
+                Ok(None) => break,
+                Err(error) => tell(format!("  {error}")),
+            }
+        }
+    }
+    Some(settled(Action::Accept, Some(form::object(&members))))
+}
+
+fn heading(field: &Field) -> String {
+    let mut text = line(&field.label);
+    match &field.kind {
+        Kind::One(choices) | Kind::Several(choices) => {
+            for (at, choice) in choices.iter().enumerate() {
+                text.push_str(&format!("\n  {}  {}", at + 1, line(&choice.label)));
+            }
+            if matches!(field.kind, Kind::Several(_)) {
+                text.push_str("\n  (several: apart by commas)");
+            }
+        }
+        Kind::Check => text.push_str(" [yes/no]"),
+        Kind::Text { .. } | Kind::Number { .. } | Kind::List(_) | Kind::Json => {}
+    }
+    if let Some(help) = &field.help {
+        text.push_str(&format!("\n  {}", line(help)));
+    }
+    match (field.default.is_empty(), field.required) {
+        (false, _) => text.push_str(&format!("\n  [{}]", line(&field.default.join(", ")))),
+        (true, false) => text.push_str("\n  (may be left empty)"),
+        (true, true) => {}
+    }
+    text
+}
+
+/// What was typed as the field's values: nothing is the default, a number is the choice of that number.
+fn values(field: &Field, text: &str) -> Vec<String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return field.default.clone();
+    }
+    let chosen = |text: &str| match &field.kind {
+        Kind::One(choices) | Kind::Several(choices) => {
+            let number = text
+                .parse::<usize>()
+                .ok()
+                .and_then(|number| choices.get(number.checked_sub(1)?));
+            match (number, choices.iter().any(|choice| choice.value == text)) {
+                (Some(choice), false) => choice.value.clone(),
+                (Some(_) | None, _) => text.to_owned(),
+            }
+        }
+        Kind::Text { .. } | Kind::Number { .. } | Kind::Check | Kind::List(_) | Kind::Json => text.to_owned(),
+    };
+    match field.kind {
+        Kind::Several(_) | Kind::List(_) => text.split(',').map(|text| chosen(text.trim())).collect(),
+        Kind::Text { .. } | Kind::Number { .. } | Kind::Check | Kind::One(_) | Kind::Json => {
+            vec![chosen(text)]
+        }
+    }
+}

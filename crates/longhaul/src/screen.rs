@@ -1,0 +1,305 @@
+//! What is written to the terminal: escaping, widths, tables, ages.
+//!
+//! Everything that comes from a tool or a client goes through [`line`], [`block`] or [`json`] before it is
+//! printed (S16). Nothing here reads anything.
+
+use std::io::{self, IsTerminal, Write};
+
+use longhaul_gateway::admin::api::{Progress, State, Stop, Task};
+use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::exit::Failure;
+
+/// The width of a table when the terminal does not tell its own.
+const WIDTH_DEFAULT: usize = 100;
+/// The longest line of a text from outside, in characters.
+const LINE_MAX: usize = 100_000;
+
+/// Prints one line to standard output. A reader that went away ends nothing: the command's own outcome counts.
+pub fn say(text: impl AsRef<str>) {
+    let mut out = io::stdout().lock();
+    let _ = out
+        .write_all(text.as_ref().as_bytes())
+        .and_then(|()| out.write_all(b"\n"));
+}
+
+/// Prints one line to standard error.
+pub fn tell(text: impl AsRef<str>) {
+    let mut out = io::stderr().lock();
+    let _ = out
+        .write_all(text.as_ref().as_bytes())
+        .and_then(|()| out.write_all(b"\n"));
+}
+
+/// Prints as JSON for programs.
+///
+/// # Errors
+/// When the value is no JSON, which is a fault of ours.
+pub fn say_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::fault(error.to_string()))?;
+    say(json(&text));
+    Ok(())
+}
+
+/// One line of text from outside: without anything that steers a terminal or changes how other text is shown.
+pub fn line(text: &str) -> String {
+    longhaul_mcp::clean(text, LINE_MAX)
+}
+
+/// Several lines of text from outside.
+pub fn block(text: &str) -> String {
+    text.lines()
+        .map(|text| line(&text.replace('\t', "    ")))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// JSON text in which characters that steer a terminal or hide are written as escapes: the same JSON.
+pub fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Such characters occur inside strings only, where an escape means the same.
+        if c == '\n' || c == '\t' || line(c.encode_utf8(&mut [0; 4])).contains(c) {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    out
+}
+
+/// The columns of the terminal behind standard output.
+pub fn width() -> usize {
+    match terminal_size::terminal_size() {
+        Some((width, _)) if io::stdout().is_terminal() => usize::from(width.0).max(40),
+        Some(_) | None => WIDTH_DEFAULT,
+    }
+}
+
+/// Cuts to so many columns; a cut ends in `…`.
+pub fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > columns {
+            break;
+        }
+        used += wide;
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// Rows under a heading, each column as wide as its widest cell; the last one takes what is left.
+pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: usize) -> Vec<String> {
+    let mut widths = heading.map(str::width);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.width()).min(columns / 3);
+        }
+    }
+    let head = heading.map(str::to_owned);
+    std::iter::once(&head)
+        .chain(rows)
+        .map(|row| {
+            let mut text = String::new();
+            for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+                if at + 1 == N {
+                    text.push_str(&cut(cell, columns.saturating_sub(text.width()).max(10)));
+                } else {
+                    let cell = cut(cell, width);
+                    text.push_str(&cell);
+                    text.push_str(&" ".repeat(width.saturating_sub(cell.width()) + 2));
+                }
+            }
+            text.trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// The table of tasks.
+pub fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
+    let rows: Vec<[String; 6]> = tasks
+        .iter()
+        .map(|task| {
+            [
+                task.name.clone(),
+                line(&task.tool),
+                task.state.word().to_owned(),
+                age(task.now_ms.saturating_sub(task.created_at_ms)),
+                from(&task.origin),
+                now(task),
+            ]
+        })
+        .collect();
+    table(["NAME", "TOOL", "STATE", "AGE", "FROM", "NOW"], &rows, columns)
+}
+
+/// How the call came in, for the person who typed it or another program of theirs.
+pub fn from(origin: &str) -> String {
+    match origin {
+        "cli" => "you".to_owned(),
+        origin => line(origin),
+    }
+}
+
+/// What a task is doing, or how it ended, in one line.
+pub fn now(task: &Task) -> String {
+    if let Some(question) = task.questions.first() {
+        return format!(
+            "\"{}\"  → longhaul answer {}",
+            cut(&line(&question.message), 40),
+            task.name
+        );
+    }
+    match (task.state, task.stop) {
+        (State::Lost, _) => "longhaul was killed; not run again (outcome unknown)".to_owned(),
+        (State::Stopping, _) => "its processes are being stopped".to_owned(),
+        (State::Cancelled, Some(stop)) => self::stop(stop).to_owned(),
+        (State::Held, _) => "waits for an approval".to_owned(),
+        (State::Running | State::Queued | State::Asking, _) => match &task.progress {
+            Some(shown) => progress(shown),
+            None => line(&task.status),
+        },
+        (State::Cancelled | State::Done | State::Failed, _) => line(&task.status),
+    }
+}
+
+/// How far the work is: `61 %  214/350  tests`.
+pub fn progress(progress: &Progress) -> String {
+    let message = progress.message.as_deref().map(line).unwrap_or_default();
+    let counts = match progress.total.filter(|total| *total > 0.0) {
+        Some(total) => {
+            let percent = (progress.done / total * 100.0).clamp(0.0, 100.0);
+            format!("{percent:.0} %  {}/{total}", progress.done)
+        }
+        None => progress.done.to_string(),
+    };
+    format!("{counts}  {message}").trim_end().to_owned()
+}
+
+/// What is known of the work of a task that was ended from outside.
+pub const fn stop(stop: Stop) -> &'static str {
+    match stop {
+        Stop::NotStarted => "it never began",
+        Stop::Stopping => "told to stop; not confirmed yet",
+        Stop::Stopped => "stopped; nothing of it is left",
+        Stop::Unknown => "its work may still be running: nobody is left who could tell",
+    }
+}
+
+/// A length of time: `6s`, `4m12s`, `3h05m`, `2d04h`.
+pub fn age(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+        86_400.. => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// One line at the bottom of a terminal that is written over; nothing when standard error is no terminal.
+#[derive(Debug)]
+pub struct Ticker {
+    shown: bool,
+    on: bool,
+}
+
+impl Ticker {
+    /// A line that is not shown yet.
+    pub fn new() -> Ticker {
+        Ticker {
+            shown: false,
+            on: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Shows the text in place of the one before.
+    pub fn show(&mut self, text: &str) {
+        if self.on {
+            let mut out = io::stderr().lock();
+            let _ =
+                write!(out, "\r\x1b[2K{}", cut(text, width().saturating_sub(1))).and_then(|()| out.flush());
+            self.shown = true;
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if self.shown {
+            let mut out = io::stderr().lock();
+            let _ = out.write_all(b"\r\x1b[2K").and_then(|()| out.flush());
+            self.shown = false;
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: [&str; 12] = [
+        "\x1b]0;title\x07",
+        "\x1b[2J",
+        "\u{9b}31m",
+        "\x1b]52;c;eA==\x07",
+        "\x1b]8;;http://x\x1b\\y",
+        "a\rb",
+        "\u{202e}txt",
+        "\u{200b}zero",
+        "\u{2066}iso",
+        "\u{e0041}tag",
+        "\u{7f}",
+        "\u{85}next",
+    ];
+
+    #[test]
+    fn text_from_outside_never_steers_a_terminal() {
+        for text in HOSTILE {
+            for shown in [line(text), block(text), json(text)] {
+                assert!(
+                    shown
+                        .chars()
+                        .all(|c| c == '\n' || line(&c.to_string()) == c.to_string()),
+                    "{shown:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn escaped_json_means_the_same() {
+        for text in HOSTILE {
+            let plain = serde_json::to_string(text).unwrap();
+            assert_eq!(serde_json::from_str::<String>(&json(&plain)).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_cut_never_takes_more_columns_than_there_are() {
+        for (text, columns, expect) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("日本語", 4, "日…"),
+            ("日本語", 6, "日本語"),
+        ] {
+            assert_eq!(cut(text, columns), expect);
+        }
+    }
+}
