@@ -36,6 +36,7 @@ enum Backend {
 
 impl Rig {
     pub(crate) fn memory() -> Rig {
+        choose_fault();
         let memory = Arc::new(Memory::new(clock()));
         Rig {
             store: memory.clone(),
@@ -94,6 +95,7 @@ impl Rig {
 
 /// A store in this directory, under a key that every test knows.
 pub(crate) fn sqlite(directory: &Path) -> Sqlite {
+    choose_fault();
     let keys = KeyRing::new([42; 32], &[]);
     Sqlite::open(sqlite::Options {
         directory: directory.to_owned(),
@@ -112,6 +114,7 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) async fn create() -> Database {
+        choose_fault();
         let server = std::env::var("LONGHAUL_TEST_POSTGRES").expect("LONGHAUL_TEST_POSTGRES names a server");
         let mut random = [0; 8];
         getrandom::fill(&mut random).unwrap();
@@ -172,6 +175,11 @@ async fn run(url: &str, sql: &str) -> Vec<Option<String>> {
 #[expect(clippy::disallowed_methods, reason = "the engine's clock is above this crate")]
 pub(crate) fn clock() -> Clock {
     Arc::new(|| Millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64))
+}
+
+/// Takes away the guard that `LONGHAUL_FAULT` names. It does nothing without the feature `faults`.
+fn choose_fault() {
+    longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
 }
 
 /// Sixteen bytes that no other call returns, rising within this process.
