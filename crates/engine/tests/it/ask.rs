@@ -12,9 +12,17 @@ use longhaul_engine::{
 
 use crate::support::*;
 
-#[tokio::test]
-async fn an_answer_reaches_the_work_that_waits_for_it() {
-    let rig = Rig::new();
+on_each_store!(
+    an_answer_reaches_the_work_that_waits_for_it,
+    an_answer_given_to_another_process_reaches_the_work,
+    a_question_nobody_answers_in_time_is_settled_by_the_rule,
+    a_cancel_ends_the_wait_for_an_answer,
+    work_that_waits_for_an_answer_takes_no_slot,
+    more_questions_than_a_tool_may_ask_at_once_are_dismissed_unseen,
+    parked_work_goes_on_from_its_checkpoint_with_the_answers,
+);
+
+async fn an_answer_reaches_the_work_that_waits_for_it(rig: Rig) {
     let tools = Toolbox::one("ask", |_, context| async move {
         let settled = context
             .ask(vec![question("which?"), question("sure?")])
@@ -48,9 +56,7 @@ async fn an_answer_reaches_the_work_that_waits_for_it() {
     assert!(matches!(again, Done::NotNow(..)), "{again:?}");
 }
 
-#[tokio::test]
-async fn an_answer_given_to_another_process_reaches_the_work() {
-    let rig = Rig::new();
+async fn an_answer_given_to_another_process_reaches_the_work(rig: Rig) {
     let tools = Toolbox::one("ask", |_, context| async move {
         assert_eq!(
             context.ask(vec![question("well?")]).await,
@@ -66,9 +72,7 @@ async fn an_answer_given_to_another_process_reaches_the_work() {
     finished(&other, id).await;
 }
 
-#[tokio::test]
-async fn a_question_nobody_answers_in_time_is_settled_by_the_rule() {
-    let rig = Rig::new();
+async fn a_question_nobody_answers_in_time_is_settled_by_the_rule(rig: Rig) {
     let tools = Toolbox::one("ask", |_, context| async move {
         assert_eq!(
             context.ask(vec![question("well?")]).await,
@@ -93,9 +97,7 @@ async fn a_question_nobody_answers_in_time_is_settled_by_the_rule() {
     );
 }
 
-#[tokio::test]
-async fn a_cancel_ends_the_wait_for_an_answer() {
-    let rig = Rig::new();
+async fn a_cancel_ends_the_wait_for_an_answer(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("ask", move |call, context| {
@@ -114,9 +116,7 @@ async fn a_cancel_ends_the_wait_for_an_answer() {
     finished(&engine, id).await;
 }
 
-#[tokio::test]
-async fn work_that_waits_for_an_answer_takes_no_slot() {
-    let rig = Rig::new();
+async fn work_that_waits_for_an_answer_takes_no_slot(rig: Rig) {
     let tools = Toolbox::default().with("one", 1, |call, context| async move {
         if call.args == Body::new(b"ask") {
             context.ask(vec![question("well?")]).await.unwrap();
@@ -143,9 +143,7 @@ async fn work_that_waits_for_an_answer_takes_no_slot() {
     }
 }
 
-#[tokio::test]
-async fn more_questions_than_a_tool_may_ask_at_once_are_dismissed_unseen() {
-    let rig = Rig::new();
+async fn more_questions_than_a_tool_may_ask_at_once_are_dismissed_unseen(rig: Rig) {
     let tools = Toolbox::one("ask", |_, context| async move {
         let asks = (0..5).map(|_| question("well?")).collect();
         assert_eq!(context.ask(asks).await, Ok(vec![Settled::Dismissed; 5]));
@@ -156,9 +154,7 @@ async fn more_questions_than_a_tool_may_ask_at_once_are_dismissed_unseen() {
     assert!(finished(&engine, id).await.task.questions.is_empty());
 }
 
-#[tokio::test]
-async fn parked_work_goes_on_from_its_checkpoint_with_the_answers() {
-    let rig = Rig::new();
+async fn parked_work_goes_on_from_its_checkpoint_with_the_answers(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("legs", move |call, context| {

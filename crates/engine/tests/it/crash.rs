@@ -5,6 +5,15 @@ use longhaul_engine::tool::Finish;
 
 use crate::support::*;
 
+on_each_store!(
+    after_a_crash_the_first_read_is_honest_and_nothing_ran_twice,
+    a_crash_reruns_what_may_run_again,
+    what_waited_in_the_queue_is_run_by_the_next_process,
+    relayed_work_is_followed_again_and_not_begun_again,
+    a_cancel_whose_runner_died_is_settled_by_the_next,
+    no_event_of_a_proposal_counts_when_one_is_refused,
+);
+
 const INTERRUPTED: Phase = Phase::Finished(Outcome::Failed(Reason::Interrupted));
 
 /// A tool that enters the stage and works until the door opens.
@@ -20,14 +29,12 @@ fn long_work(stage: &Stage) -> Toolbox {
     })
 }
 
-#[tokio::test]
-async fn after_a_crash_the_first_read_is_honest_and_nothing_ran_twice() {
-    let rig = Rig::new();
+async fn after_a_crash_the_first_read_is_honest_and_nothing_ran_twice(rig: Rig) {
     let stage = Stage::new();
     let engine = rig.engine(long_work(&stage)).await;
     let id = call(&engine, "work").await;
     stage.began(1).await;
-    rig.crash(engine);
+    rig.crash(engine).await;
 
     let next = rig.idle(long_work(&stage), |options| {
         options.beat_interval = std::time::Duration::from_secs(3_600)
@@ -49,24 +56,22 @@ async fn work_that_nobody_could_look_for_is_unknown() {
     let engine = rig.engine(long_work(&stage)).await;
     let id = call(&engine, "work").await;
     stage.began(1).await;
-    rig.crash(engine);
+    rig.crash(engine).await;
     let next = rig.engine(Toolbox::default()).await;
     assert_eq!(row(&next, id).await.task.stop, Stop::Unknown);
 }
 
-#[tokio::test]
-async fn a_crash_reruns_what_may_run_again() {
-    let rig = Rig::new();
+async fn a_crash_reruns_what_may_run_again(rig: Rig) {
     let stage = Stage::new();
     let engine = rig.engine(long_work(&stage)).await;
     let id = call_with(&engine, "work", rerun(2), |_| {}).await;
     stage.began(1).await;
-    rig.crash(engine);
+    rig.crash(engine).await;
 
     let next = rig.engine(long_work(&stage)).await;
     let calls = stage.began(2).await;
     assert_eq!(calls.iter().map(|call| call.attempt).collect::<Vec<_>>(), [1, 2]);
-    rig.crash(next);
+    rig.crash(next).await;
 
     // Its starts are spent.
     let last = rig.engine(long_work(&stage)).await;
@@ -74,14 +79,12 @@ async fn a_crash_reruns_what_may_run_again() {
     assert_eq!(stage.count(), 2);
 }
 
-#[tokio::test]
-async fn what_waited_in_the_queue_is_run_by_the_next_process() {
-    let rig = Rig::new();
+async fn what_waited_in_the_queue_is_run_by_the_next_process(rig: Rig) {
     let stage = Stage::new();
     stage.open();
     let gateway = rig.idle(Toolbox::default(), |_| {});
     let id = call(&gateway, "work").await;
-    rig.crash(gateway);
+    rig.crash(gateway).await;
     let next = rig.engine(long_work(&stage)).await;
     let row = finished(&next, id).await;
     assert!(matches!(
@@ -90,9 +93,7 @@ async fn what_waited_in_the_queue_is_run_by_the_next_process() {
     ));
 }
 
-#[tokio::test]
-async fn relayed_work_is_followed_again_and_not_begun_again() {
-    let rig = Rig::new();
+async fn relayed_work_is_followed_again_and_not_begun_again(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = move || {
@@ -115,7 +116,7 @@ async fn relayed_work_is_followed_again_and_not_begun_again() {
     let engine = rig.engine(tools()).await;
     let id = call(&engine, "relay").await;
     stage.began(1).await;
-    rig.crash(engine);
+    rig.crash(engine).await;
     let next = rig.engine(tools()).await;
     stage.began(2).await;
     stage.open();
@@ -131,23 +132,21 @@ async fn relayed_work_is_followed_again_and_not_begun_again() {
     assert_eq!(row.task.starts, 1);
 }
 
-#[tokio::test]
-async fn a_cancel_whose_runner_died_is_settled_by_the_next() {
-    let rig = Rig::new();
+async fn a_cancel_whose_runner_died_is_settled_by_the_next(rig: Rig) {
     let stage = Stage::new();
     let engine = rig.engine(long_work(&stage)).await;
     let id = call(&engine, "work").await;
     stage.began(1).await;
     cancel(&engine, id).await;
     assert_eq!(row(&engine, id).await.task.stop, Stop::Stopping);
-    rig.crash(engine);
+    rig.crash(engine).await;
     let next = rig.engine(Toolbox::default()).await;
     assert_eq!(row(&next, id).await.task.stop, Stop::Stopped);
 }
 
 #[tokio::test]
 async fn the_report_of_a_runner_that_lost_its_task_changes_nothing() {
-    let rig = Rig::new();
+    let rig = Rig::memory();
     let (zombie_stage, stage) = (Stage::new(), Stage::new());
     let never = std::time::Duration::from_secs(3_600);
     let deaf = |seen: &Stage| {
@@ -201,7 +200,7 @@ async fn the_report_of_a_runner_that_lost_its_task_changes_nothing() {
 
 #[tokio::test]
 async fn a_runner_that_was_declared_dead_stops_what_it_runs() {
-    let rig = Rig::new();
+    let rig = Rig::memory();
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("work", move |call, context| {
@@ -223,9 +222,7 @@ async fn a_runner_that_was_declared_dead_stops_what_it_runs() {
     assert_eq!(finished(&next, id).await.task.phase, INTERRUPTED);
 }
 
-#[tokio::test]
-async fn no_event_of_a_proposal_counts_when_one_is_refused() {
-    let rig = Rig::new();
+async fn no_event_of_a_proposal_counts_when_one_is_refused(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let id = call_with(&engine, "work", rules(OnCrash::Fail), |_| {}).await;
     let runner = engine.runner();

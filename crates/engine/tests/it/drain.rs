@@ -7,6 +7,15 @@ use longhaul_engine::tool::Finish;
 
 use crate::support::*;
 
+on_each_store!(
+    a_drain_waits_for_work_that_may_run_only_once,
+    a_drain_that_cannot_wait_says_shutdown_and_ends_the_work,
+    a_second_drain_ends_the_waiting,
+    what_may_run_again_is_stopped_and_given_back_at_once,
+    a_result_that_comes_while_it_is_given_back_is_kept,
+    relayed_work_is_let_go_and_not_stopped,
+);
+
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// A tool that works until the door opens or it is told to stop.
@@ -24,9 +33,7 @@ fn work(stage: &Stage) -> Toolbox {
     })
 }
 
-#[tokio::test]
-async fn a_drain_waits_for_work_that_may_run_only_once() {
-    let rig = Rig::new();
+async fn a_drain_waits_for_work_that_may_run_only_once(rig: Rig) {
     let stage = Stage::new();
     let engine = rig.engine(work(&stage)).await;
     let id = call(&engine, "work").await;
@@ -62,9 +69,7 @@ async fn a_drain_waits_for_work_that_may_run_only_once() {
     assert!(cancel(&engine, queued).await.is_committed());
 }
 
-#[tokio::test]
-async fn a_drain_that_cannot_wait_says_shutdown_and_ends_the_work() {
-    let rig = Rig::new();
+async fn a_drain_that_cannot_wait_says_shutdown_and_ends_the_work(rig: Rig) {
     let (stage, ends) = (Stage::new(), Stage::new());
     let (seen, ended) = (stage.clone(), ends.clone());
     let tools = Toolbox::one("work", move |call, context| {
@@ -85,9 +90,7 @@ async fn a_drain_that_cannot_wait_says_shutdown_and_ends_the_work() {
     assert_eq!((row.task.run, ends.count()), (Run::Idle, 1));
 }
 
-#[tokio::test]
-async fn a_second_drain_ends_the_waiting() {
-    let rig = Rig::new();
+async fn a_second_drain_ends_the_waiting(rig: Rig) {
     let stage = Stage::new();
     let engine = rig.engine(work(&stage)).await;
     let id = call(&engine, "work").await;
@@ -110,9 +113,7 @@ async fn a_second_drain_ends_the_waiting() {
     );
 }
 
-#[tokio::test]
-async fn what_may_run_again_is_stopped_and_given_back_at_once() {
-    let rig = Rig::new();
+async fn what_may_run_again_is_stopped_and_given_back_at_once(rig: Rig) {
     let stage = Stage::new();
     let engine = rig.engine(work(&stage)).await;
     let id = call_with(&engine, "work", rerun(5), |_| {}).await;
@@ -131,9 +132,7 @@ async fn what_may_run_again_is_stopped_and_given_back_at_once() {
     finished(&next, id).await;
 }
 
-#[tokio::test]
-async fn a_result_that_comes_while_it_is_given_back_is_kept() {
-    let rig = Rig::new();
+async fn a_result_that_comes_while_it_is_given_back_is_kept(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("work", move |call, context| {
@@ -154,9 +153,7 @@ async fn a_result_that_comes_while_it_is_given_back_is_kept() {
     ));
 }
 
-#[tokio::test]
-async fn relayed_work_is_let_go_and_not_stopped() {
-    let rig = Rig::new();
+async fn relayed_work_is_let_go_and_not_stopped(rig: Rig) {
     let (stage, stops) = (Stage::new(), Stage::new());
     let (seen, stopped) = (stage.clone(), stops.clone());
     let tools = Toolbox::one("relay", move |call, context| {

@@ -6,9 +6,14 @@ use longhaul_store::{Scope, Slot, Snapshot};
 
 use crate::support::*;
 
-#[tokio::test]
-async fn equal_calls_at_once_are_one_task() {
-    let rig = Rig::new();
+on_each_store!(
+    equal_calls_at_once_are_one_task,
+    a_birth_where_a_task_already_is_writes_nothing,
+    a_step_and_its_audit_record_are_one,
+    a_task_that_is_handed_out_is_no_longer_hidden,
+);
+
+async fn equal_calls_at_once_are_one_task(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -23,9 +28,7 @@ async fn equal_calls_at_once_are_one_task() {
     assert_eq!(rig.store().stats().await.unwrap().tasks, 1);
 }
 
-#[tokio::test]
-async fn a_birth_where_a_task_already_is_writes_nothing() {
-    let rig = Rig::new();
+async fn a_birth_where_a_task_already_is_writes_nothing(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let id = call(&engine, "work").await;
     let missing = TaskId([9; 16]);
@@ -39,7 +42,7 @@ async fn a_birth_where_a_task_already_is_writes_nothing() {
 
 #[tokio::test]
 async fn the_time_of_the_last_update_moves_only_with_what_a_client_can_see() {
-    let rig = Rig::new();
+    let rig = Rig::memory();
     let hand = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(1_000));
     let time = hand.clone();
     let clock = move || Millis(time.load(std::sync::atomic::Ordering::SeqCst));
@@ -101,9 +104,7 @@ async fn the_time_of_the_last_update_moves_only_with_what_a_client_can_see() {
     ));
 }
 
-#[tokio::test]
-async fn a_step_and_its_audit_record_are_one() {
-    let rig = Rig::new();
+async fn a_step_and_its_audit_record_are_one(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let id = call(&engine, "work").await;
     let scope = Scope {
@@ -166,9 +167,7 @@ async fn a_step_and_its_audit_record_are_one() {
     );
 }
 
-#[tokio::test]
-async fn a_task_that_is_handed_out_is_no_longer_hidden() {
-    let rig = Rig::new();
+async fn a_task_that_is_handed_out_is_no_longer_hidden(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let id = call_with(&engine, "work", rerun(1), |opening| opening.hidden = true).await;
     let scope = Scope {

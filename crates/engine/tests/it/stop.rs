@@ -10,13 +10,22 @@ use longhaul_engine::{tool::Finish, transact::Done};
 
 use crate::support::*;
 
+on_each_store!(
+    a_cancel_stops_the_work_and_says_so_only_when_it_has_stopped,
+    a_cancel_by_another_process_reaches_the_work,
+    a_task_cancelled_in_the_queue_never_begins,
+    a_result_after_a_cancel_changes_nothing_and_is_audited,
+    work_that_does_not_stop_is_dropped_and_reported_as_unknown,
+    the_end_of_its_time_to_live_ends_running_work,
+    a_deadline_is_seen_behind_a_queue_of_what_nobody_here_can_run,
+    a_stop_that_is_owed_upstream_is_claimed_and_done,
+);
+
 const CANCELLED: Phase = Phase::Finished(Outcome::Cancelled {
     by: CancelledBy::Owner,
 });
 
-#[tokio::test]
-async fn a_cancel_stops_the_work_and_says_so_only_when_it_has_stopped() {
-    let rig = Rig::new();
+async fn a_cancel_stops_the_work_and_says_so_only_when_it_has_stopped(rig: Rig) {
     let (stage, told) = (Stage::new(), Stage::new());
     let (seen, hears) = (stage.clone(), told.clone());
     let tools = Toolbox::one("sleep", move |call, context| {
@@ -57,9 +66,7 @@ async fn a_cancel_stops_the_work_and_says_so_only_when_it_has_stopped() {
     ));
 }
 
-#[tokio::test]
-async fn a_cancel_by_another_process_reaches_the_work() {
-    let rig = Rig::new();
+async fn a_cancel_by_another_process_reaches_the_work(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("sleep", move |call, context| {
@@ -78,9 +85,7 @@ async fn a_cancel_by_another_process_reaches_the_work() {
     assert_eq!(finished(&other, id).await.task.stop, Stop::Stopped);
 }
 
-#[tokio::test]
-async fn a_task_cancelled_in_the_queue_never_begins() {
-    let rig = Rig::new();
+async fn a_task_cancelled_in_the_queue_never_begins(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::default().with("one", 1, move |call, _| {
@@ -107,9 +112,7 @@ async fn a_task_cancelled_in_the_queue_never_begins() {
     assert_eq!(began, [first, third]);
 }
 
-#[tokio::test]
-async fn a_result_after_a_cancel_changes_nothing_and_is_audited() {
-    let rig = Rig::new();
+async fn a_result_after_a_cancel_changes_nothing_and_is_audited(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("deaf", move |call, context| {
@@ -138,9 +141,7 @@ async fn a_result_after_a_cancel_changes_nothing_and_is_audited() {
     );
 }
 
-#[tokio::test]
-async fn work_that_does_not_stop_is_dropped_and_reported_as_unknown() {
-    let rig = Rig::new();
+async fn work_that_does_not_stop_is_dropped_and_reported_as_unknown(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("stuck", move |call, _| {
@@ -165,9 +166,7 @@ async fn work_that_does_not_stop_is_dropped_and_reported_as_unknown() {
     .await;
 }
 
-#[tokio::test]
-async fn the_end_of_its_time_to_live_ends_running_work() {
-    let rig = Rig::new();
+async fn the_end_of_its_time_to_live_ends_running_work(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("sleep", move |call, context| {
@@ -189,9 +188,7 @@ async fn the_end_of_its_time_to_live_ends_running_work() {
     assert_eq!((row.task.stop, stage.count()), (Stop::Stopped, 1));
 }
 
-#[tokio::test]
-async fn a_deadline_is_seen_behind_a_queue_of_what_nobody_here_can_run() {
-    let rig = Rig::new();
+async fn a_deadline_is_seen_behind_a_queue_of_what_nobody_here_can_run(rig: Rig) {
     let engine = rig
         .engine_with(Toolbox::default(), |options| options.claim_batch = 2)
         .await;
@@ -208,9 +205,7 @@ async fn a_deadline_is_seen_behind_a_queue_of_what_nobody_here_can_run() {
     assert_eq!(row.task.stop, Stop::NotStarted);
 }
 
-#[tokio::test]
-async fn a_stop_that_is_owed_upstream_is_claimed_and_done() {
-    let rig = Rig::new();
+async fn a_stop_that_is_owed_upstream_is_claimed_and_done(rig: Rig) {
     let (stage, stops) = (Stage::new(), Stage::new());
     let (seen, ends) = (stage.clone(), stops.clone());
     let tools = move || {
@@ -231,7 +226,7 @@ async fn a_stop_that_is_owed_upstream_is_claimed_and_done() {
     let engine = rig.engine(tools()).await;
     let id = call(&engine, "relay").await;
     stage.began(1).await;
-    rig.crash(engine);
+    rig.crash(engine).await;
 
     // The task ends while nobody holds it, though its work lives elsewhere.
     let judge = rig.idle(Toolbox::default(), |_| {});

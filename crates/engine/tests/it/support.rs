@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -18,41 +18,91 @@ use longhaul_engine::{
     tool::{Call, Context, Finish, Running, Tool, Tools},
     transact::{Done, Opening, Proposal, Trail, Verdict},
 };
-use longhaul_store::{Owner, Query, Row, Runner, Scope, Shared, Slot, memory::Memory};
+use longhaul_store::{
+    Owner, Query, Row, Runner, Scope, Shared, Slot, Store,
+    crypt::KeyRing,
+    memory::Memory,
+    sqlite::{self, Sqlite},
+};
 
 /// Longer than anything here takes on a busy machine; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One store, and the engines on it.
+/// One database, and the engines on it.
 pub(crate) struct Rig {
-    memory: Arc<Memory>,
+    backend: Backend,
+    /// A store of the test's own, to look with.
+    store: Shared,
+    opened: Mutex<BTreeMap<RunnerId, Weak<dyn Store>>>,
     swept: bool,
 }
 
-impl Rig {
-    pub(crate) fn new() -> Rig {
-        longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
-        Rig {
-            memory: Arc::new(Memory::new(Arc::new(clock::now))),
-            swept: true,
+enum Backend {
+    Memory(Arc<Memory>),
+    Sqlite(tempfile::TempDir),
+}
+
+/// Runs each of these tests on each store.
+macro_rules! on_each_store {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::support::Rig::memory()).await;
+            })*
         }
+
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::support::Rig::sqlite()).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_each_store;
+
+impl Rig {
+    pub(crate) fn memory() -> Rig {
+        let memory = Arc::new(Memory::new(Arc::new(clock::now)));
+        Rig::on(Backend::Memory(memory))
+    }
+
+    /// Each engine opens the same file for itself, as a process would.
+    pub(crate) fn sqlite() -> Rig {
+        Rig::on(Backend::Sqlite(tempfile::tempdir().unwrap()))
     }
 
     /// A rig on which nobody can tell whether a dead runner's processes are gone.
     pub(crate) fn unswept() -> Rig {
         Rig {
             swept: false,
-            ..Rig::new()
+            ..Rig::memory()
+        }
+    }
+
+    fn on(backend: Backend) -> Rig {
+        longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
+        let store = backend.open();
+        Rig {
+            backend,
+            store,
+            opened: Mutex::default(),
+            swept: true,
         }
     }
 
     pub(crate) fn store(&self) -> Shared {
-        self.memory.clone()
+        Arc::clone(&self.store)
     }
 
     /// An engine that is not started.
     pub(crate) fn idle(&self, tools: Toolbox, change: impl FnOnce(&mut Options)) -> Engine {
-        self.idle_on(self.store(), tools, change)
+        let store = self.backend.open();
+        let opened = Arc::downgrade(&store);
+        let engine = self.idle_on(store, tools, change);
+        self.opened.lock().unwrap().insert(engine.runner(), opened);
+        engine
     }
 
     /// An engine that is not started, on another store.
@@ -91,15 +141,29 @@ impl Rig {
     }
 
     /// The end of an engine's process: it runs nothing more, and others can tell.
-    pub(crate) fn crash(&self, engine: Engine) {
+    pub(crate) async fn crash(&self, engine: Engine) {
         let runner = engine.runner();
         drop(engine);
-        self.memory.kill(runner);
+        match &self.backend {
+            Backend::Memory(memory) => memory.kill(runner),
+            Backend::Sqlite(_) => {
+                let store = self.opened.lock().unwrap().remove(&runner).unwrap();
+                within(async {
+                    while store.strong_count() > 0 {
+                        tokio::task::yield_now().await;
+                    }
+                })
+                .await;
+            }
+        }
     }
 
-    /// The others hold this runner for dead, though its process goes on.
+    /// The others hold this runner for dead, though its process goes on. Only the model can be told so.
     pub(crate) fn declare_dead(&self, runner: RunnerId) {
-        self.memory.kill(runner);
+        match &self.backend {
+            Backend::Memory(memory) => memory.kill(runner),
+            Backend::Sqlite(_) => panic!("a runner whose process lives is not dead on one machine"),
+        }
     }
 
     /// The names of all audit events of a task, in order.
@@ -112,6 +176,23 @@ impl Rig {
         own.flat_map(|record| record.events)
             .map(|entry| (entry.name, entry.detail))
             .collect()
+    }
+}
+
+impl Backend {
+    fn open(&self) -> Shared {
+        match self {
+            Backend::Memory(memory) => memory.clone(),
+            Backend::Sqlite(directory) => {
+                let options = sqlite::Options {
+                    directory: directory.path().to_owned(),
+                    keys: KeyRing::new([7; 32], &[]),
+                    clock: Arc::new(clock::now),
+                    allow_network_file_system: true,
+                };
+                Arc::new(Sqlite::open(options).unwrap())
+            }
+        }
     }
 }
 

@@ -6,9 +6,14 @@ use longhaul_engine::watch::GONE;
 
 use crate::support::*;
 
-#[tokio::test]
-async fn a_commit_between_the_read_and_the_wait_is_not_missed() {
-    let rig = Rig::new();
+on_each_store!(
+    a_commit_between_the_read_and_the_wait_is_not_missed,
+    a_watcher_that_falls_behind_learns_the_newest_version_once,
+    changes_by_another_engine_are_seen,
+    a_waiter_for_a_task_that_is_deleted_is_told,
+);
+
+async fn a_commit_between_the_read_and_the_wait_is_not_missed(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let id = call(&engine, "work").await;
     let seen = row(&engine, id).await.version;
@@ -18,9 +23,7 @@ async fn a_commit_between_the_read_and_the_wait_is_not_missed() {
     assert_eq!(engine.changed(id, 2).now_or_never(), None);
 }
 
-#[tokio::test]
-async fn a_watcher_that_falls_behind_learns_the_newest_version_once() {
-    let rig = Rig::new();
+async fn a_watcher_that_falls_behind_learns_the_newest_version_once(rig: Rig) {
     let engine = rig.idle(Toolbox::default(), |_| {});
     let (a, b) = (call(&engine, "work").await, call(&engine, "work").await);
     let watcher = engine.watcher();
@@ -49,9 +52,7 @@ async fn a_watcher_that_falls_behind_learns_the_newest_version_once() {
     assert_eq!(watcher.next().now_or_never(), None);
 }
 
-#[tokio::test]
-async fn changes_by_another_engine_are_seen() {
-    let rig = Rig::new();
+async fn changes_by_another_engine_are_seen(rig: Rig) {
     let (here, there) = (
         rig.engine(Toolbox::default()).await,
         rig.idle(Toolbox::default(), |_| {}),
@@ -62,9 +63,7 @@ async fn changes_by_another_engine_are_seen() {
     assert_eq!(within(changed).await, 2);
 }
 
-#[tokio::test]
-async fn a_waiter_for_a_task_that_is_deleted_is_told() {
-    let rig = Rig::new();
+async fn a_waiter_for_a_task_that_is_deleted_is_told(rig: Rig) {
     let engine = rig
         .engine_with(Toolbox::default(), |options| {
             options.purge_interval = std::time::Duration::from_millis(5);

@@ -11,9 +11,18 @@ use longhaul_store::Query;
 
 use crate::support::*;
 
-#[tokio::test]
-async fn a_call_is_run_once_and_its_result_kept() {
-    let rig = Rig::new();
+on_each_store!(
+    a_call_is_run_once_and_its_result_kept,
+    an_error_of_the_tool_is_kept_as_it_is,
+    the_start_is_committed_before_the_tool_begins,
+    a_tool_that_panics_ends_its_task_and_no_other,
+    a_tool_gets_no_more_attempts_at_once_than_it_may_have,
+    a_task_whose_tool_is_not_here_is_left_for_another_process,
+    of_many_notes_the_newest_is_stored_and_not_each,
+    whoever_follows_a_call_sees_each_note,
+);
+
+async fn a_call_is_run_once_and_its_result_kept(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("echo", move |call, _| {
@@ -61,9 +70,7 @@ async fn a_call_is_run_once_and_its_result_kept() {
     );
 }
 
-#[tokio::test]
-async fn an_error_of_the_tool_is_kept_as_it_is() {
-    let rig = Rig::new();
+async fn an_error_of_the_tool_is_kept_as_it_is(rig: Rig) {
     let tools = Toolbox::one("bad", |_, _| async {
         Finish::Errored {
             body: Body::new(b"{\"code\":1}"),
@@ -80,9 +87,7 @@ async fn an_error_of_the_tool_is_kept_as_it_is() {
     );
 }
 
-#[tokio::test]
-async fn the_start_is_committed_before_the_tool_begins() {
-    let rig = Rig::new();
+async fn the_start_is_committed_before_the_tool_begins(rig: Rig) {
     let store = rig.store();
     let tools = Toolbox::one("look", move |call, _| {
         let store = store.clone();
@@ -105,9 +110,7 @@ async fn the_start_is_committed_before_the_tool_begins() {
     );
 }
 
-#[tokio::test]
-async fn a_tool_that_panics_ends_its_task_and_no_other() {
-    let rig = Rig::new();
+async fn a_tool_that_panics_ends_its_task_and_no_other(rig: Rig) {
     let tools = Toolbox::one("panic", |_, _| async { panic!("on purpose") })
         .with("fine", 1, |_, _| async { returned("ok") });
     let engine = rig.engine(tools).await;
@@ -122,9 +125,7 @@ async fn a_tool_that_panics_ends_its_task_and_no_other() {
     assert!(!engine.load().fenced);
 }
 
-#[tokio::test]
-async fn a_tool_gets_no_more_attempts_at_once_than_it_may_have() {
-    let rig = Rig::new();
+async fn a_tool_gets_no_more_attempts_at_once_than_it_may_have(rig: Rig) {
     let (stage, at_once) = (Stage::new(), Arc::new(AtomicUsize::new(0)));
     let peak = Arc::new(AtomicUsize::new(0));
     let (seen, now, most) = (stage.clone(), at_once.clone(), peak.clone());
@@ -159,9 +160,7 @@ async fn a_tool_gets_no_more_attempts_at_once_than_it_may_have() {
     assert_eq!((peak.load(Ordering::SeqCst), stage.count()), (2, 6));
 }
 
-#[tokio::test]
-async fn a_task_whose_tool_is_not_here_is_left_for_another_process() {
-    let rig = Rig::new();
+async fn a_task_whose_tool_is_not_here_is_left_for_another_process(rig: Rig) {
     let here = rig
         .engine(Toolbox::one("mine", |_, _| async { returned("ok") }))
         .await;
@@ -182,9 +181,7 @@ async fn a_task_whose_tool_is_not_here_is_left_for_another_process() {
     assert_ne!(there.runner(), here.runner());
 }
 
-#[tokio::test]
-async fn of_many_notes_the_newest_is_stored_and_not_each() {
-    let rig = Rig::new();
+async fn of_many_notes_the_newest_is_stored_and_not_each(rig: Rig) {
     let stage = Stage::new();
     let seen = stage.clone();
     let tools = Toolbox::one("talk", move |call, context| {
@@ -214,4 +211,27 @@ async fn of_many_notes_the_newest_is_stored_and_not_each() {
     let row = finished(&engine, id).await;
     assert_eq!(row.note, b"last");
     assert!(row.updated_at >= noted.updated_at);
+}
+
+async fn whoever_follows_a_call_sees_each_note(rig: Rig) {
+    let stage = Stage::new();
+    let seen = stage.clone();
+    let tools = Toolbox::one("talk", move |_, context| {
+        let seen = seen.clone();
+        async move {
+            seen.door().await;
+            for n in 0..5 {
+                context.note(vec![n]);
+            }
+            returned("ok")
+        }
+    });
+    let engine = rig.engine(tools).await;
+    let id = call(&engine, "talk").await;
+    let mut notes = engine.notes(id);
+    stage.open();
+    for n in 0..5 {
+        assert_eq!(within(notes.next()).await, [n]);
+    }
+    finished(&engine, id).await;
 }
