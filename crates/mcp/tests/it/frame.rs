@@ -29,9 +29,11 @@ fn members_keep_order_spelling_and_digits() {
 
 #[test]
 fn no_params_is_not_empty_params() {
-    let params = |text: &str| match read(text).expect("a frame") {
-        Frame::Request { params, .. } => params,
-        other => panic!("{other:?}"),
+    let params = |text: &str| {
+        let Ok(Frame::Request { params, .. }) = read(text) else {
+            panic!("no request: {text}")
+        };
+        params
     };
     assert_eq!(params(r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#), None);
     assert_eq!(
@@ -83,9 +85,11 @@ fn a_notification_has_no_id() {
 
 #[test]
 fn a_response_has_a_result_or_an_error() {
-    let outcome = |text: &str| match read(text).expect("a frame") {
-        Frame::Response { id, outcome } => (id, outcome.is_ok()),
-        other => panic!("{other:?}"),
+    let outcome = |text: &str| {
+        let Ok(Frame::Response { id, outcome }) = read(text) else {
+            panic!("no response: {text}")
+        };
+        (id, outcome.is_ok())
     };
     assert_eq!(
         outcome(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),

@@ -61,9 +61,11 @@ fn a_call_carries_its_arguments_as_they_were_written() {
 
 #[test]
 fn a_call_without_arguments_is_not_one_with_empty_ones() {
-    let arguments = |params: Value| match Post::new("tools/call", params).request() {
-        Request::CallTool(call) => call.arguments,
-        other => panic!("{other:?}"),
+    let arguments = |params: Value| {
+        let Request::CallTool(call) = Post::new("tools/call", params).request() else {
+            panic!("a call")
+        };
+        call.arguments
     };
     assert_eq!(arguments(json!({ "name": "t", "_meta": meta() })), None);
     assert_eq!(
@@ -187,10 +189,12 @@ fn too_many_related_tasks_are_skipped_and_odd_ones_absent() {
     let related = |value: Value| {
         let mut meta = meta();
         meta["io.modelcontextprotocol/relatedTaskIds"] = value;
-        match Post::new("tools/call", json!({ "name": "t", "_meta": meta })).request() {
-            Request::CallTool(call) => call.related_tasks.len(),
-            other => panic!("{other:?}"),
-        }
+        let Request::CallTool(call) =
+            Post::new("tools/call", json!({ "name": "t", "_meta": meta })).request()
+        else {
+            panic!("a call")
+        };
+        call.related_tasks.len()
     };
     assert_eq!(related(json!(vec!["x"; 40])), 16);
     assert_eq!(related(json!([1])), 0);
@@ -201,15 +205,14 @@ fn too_many_related_tasks_are_skipped_and_odd_ones_absent() {
 fn a_listener_hears_only_what_it_asks_for_and_what_is_offered() {
     let filter = |notifications: Value, tasks: bool| {
         let params = json!({ "notifications": notifications, "_meta": meta() });
-        match (Post {
+        let post = Post {
             tasks,
             ..Post::new("subscriptions/listen", params)
-        })
-        .request()
-        {
-            Request::Listen(filter) => filter,
-            other => panic!("{other:?}"),
-        }
+        };
+        let Request::Listen(filter) = post.request() else {
+            panic!("a subscription")
+        };
+        filter
     };
     assert_eq!(filter(json!({}), true), Filter::default());
     let all = json!({ "toolsListChanged": true, "promptsListChanged": true, "taskIds": ["a", "b"] });
