@@ -165,9 +165,11 @@ async fn run(url: &str, sql: &str) -> Vec<Option<String>> {
     let messages = client.simple_query(sql).await.unwrap();
     drop(client);
     connection.await.unwrap().unwrap();
-    let rows = messages.iter().filter_map(|message| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).map(str::to_owned)),
-        _ => None,
+    let rows = messages.iter().filter_map(|message| {
+        let tokio_postgres::SimpleQueryMessage::Row(row) = message else {
+            return None;
+        };
+        Some(row.get(0).map(str::to_owned))
     });
     rows.collect()
 }

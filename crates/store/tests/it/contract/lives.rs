@@ -1,6 +1,6 @@
 //! How what is stored, and who runs it, comes to an end.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, slice};
 
 use longhaul_core::{Millis, Outcome, Phase, Run, Span, task::CancelledBy};
 use longhaul_store::{Query, Record, RecordKey, RecordKind, Row, Scope, Step, Write};
@@ -139,7 +139,7 @@ pub(super) async fn a_dead_runner_is_found(rig: Rig) {
     for _ in 0..2 {
         let beat = rig.store.beat(here.clone()).await.unwrap();
         assert!(!beat.fenced);
-        assert_eq!(beat.dead, [there.clone()]);
+        assert_eq!(beat.dead, slice::from_ref(&there));
     }
     let back = rig.another().await;
     let beat = back.beat(there.clone()).await.unwrap();
@@ -161,14 +161,12 @@ pub(super) async fn a_runner_is_forgotten_once_it_holds_nothing(rig: Rig) {
     held.task.run = Run::Running(there.id);
     birth(&*rig.store, &held).await.unwrap();
     rig.lose(other, there.id).await;
-    assert_eq!(rig.store.beat(here.clone()).await.unwrap().dead, [there.clone()]);
+    let beat = rig.store.beat(here.clone()).await.unwrap();
+    assert_eq!(beat.dead, slice::from_ref(&there));
 
     rig.store.forget_runner(there.id).await.unwrap();
-    assert_eq!(
-        rig.store.beat(here.clone()).await.unwrap().dead,
-        [there.clone()],
-        "it still holds a task"
-    );
+    let beat = rig.store.beat(here.clone()).await.unwrap();
+    assert_eq!(beat.dead, slice::from_ref(&there), "it still holds a task");
     change(&*rig.store, held.id, |row| {
         row.task.run = Run::Queued { reattach: false }
     })

@@ -73,7 +73,7 @@ fn shapes(now: Millis) -> Vec<(Shape, OnCrash)> {
             body: Body::new(b""),
             is_error: true,
         }),
-        Phase::Finished(Outcome::Errored { body: body.clone() }),
+        Phase::Finished(Outcome::Errored { body }),
     ];
     let cancelled = [
         CancelledBy::Owner,
@@ -145,7 +145,7 @@ fn shapes(now: Millis) -> Vec<(Shape, OnCrash)> {
 fn question(key: u32, state: QuestionState) -> Question {
     Question {
         key: QuestionKey(key),
-        reader: if key % 2 == 0 {
+        reader: if key.is_multiple_of(2) {
             Reader::Client
         } else {
             Reader::Operator
