@@ -14,7 +14,7 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// What does not fit, and what would.
-pub fn object(schema: &RawValue, typed: &[String]) -> Result<Box<RawValue>, Failure> {
+pub(crate) fn object(schema: &RawValue, typed: &[String]) -> Result<Box<RawValue>, Failure> {
     let fields = form::fields(schema);
     let mut members: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
     let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -72,7 +72,7 @@ pub fn object(schema: &RawValue, typed: &[String]) -> Result<Box<RawValue>, Fail
 }
 
 /// One line that shows how to write the arguments.
-pub fn usage(fields: &[Field]) -> String {
+pub(crate) fn usage(fields: &[Field]) -> String {
     let words: Vec<String> = fields
         .iter()
         .map(|field| {

@@ -23,12 +23,12 @@ const START_MAX: Duration = Duration::from_secs(15);
 const START_EVERY: Duration = Duration::from_millis(50);
 
 /// The server of this state directory, whether or not it runs.
-pub fn client(common: &Common) -> Result<Client, Failure> {
+pub(crate) fn client(common: &Common) -> Result<Client, Failure> {
     Ok(Client::new(State::find(common)?.socket()))
 }
 
 /// The server of this state directory; started when nobody answers.
-pub async fn reach(common: &Common) -> Result<Client, Failure> {
+pub(crate) async fn reach(common: &Common) -> Result<Client, Failure> {
     let state = State::find(common)?;
     let client = Client::new(state.socket());
     match client.health().await {

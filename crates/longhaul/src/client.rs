@@ -23,59 +23,59 @@ const EVENT_MAX: usize = 4 * 1024 * 1024;
 
 /// The server behind one socket.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(crate) struct Client {
     socket: PathBuf,
 }
 
 impl Client {
     /// The server that listens, or will listen, on this socket.
-    pub fn new(socket: PathBuf) -> Client {
+    pub(crate) fn new(socket: PathBuf) -> Client {
         Client { socket }
     }
 
     /// The tasks that fit.
-    pub async fn list(&self, filter: &api::Filter) -> Result<api::Tasks, Failure> {
+    pub(crate) async fn list(&self, filter: &api::Filter) -> Result<api::Tasks, Failure> {
         self.get(&format!("/admin/v1/tasks?{}", query(filter))).await
     }
 
     /// One task.
-    pub async fn task(&self, name: &str) -> Result<api::Task, Failure> {
+    pub(crate) async fn task(&self, name: &str) -> Result<api::Task, Failure> {
         self.get(&task_path(name, "")?).await
     }
 
     /// How a task ended.
-    pub async fn result(&self, name: &str) -> Result<api::Outcome, Failure> {
+    pub(crate) async fn result(&self, name: &str) -> Result<api::Outcome, Failure> {
         self.get(&task_path(name, "/result")?).await
     }
 
     /// Cancels a task.
-    pub async fn cancel(&self, name: &str) -> Result<api::Task, Failure> {
+    pub(crate) async fn cancel(&self, name: &str) -> Result<api::Task, Failure> {
         self.post(&task_path(name, "/cancel")?, &serde_json::json!({}))
             .await
     }
 
     /// Answers a question.
-    pub async fn answer(&self, name: &str, answer: &api::Answer) -> Result<api::Task, Failure> {
+    pub(crate) async fn answer(&self, name: &str, answer: &api::Answer) -> Result<api::Task, Failure> {
         self.post(&task_path(name, "/answer")?, answer).await
     }
 
     /// Calls a tool.
-    pub async fn run(&self, call: &api::Call) -> Result<api::Started, Failure> {
+    pub(crate) async fn run(&self, call: &api::Call) -> Result<api::Started, Failure> {
         self.post("/admin/v1/run", call).await
     }
 
     /// The tools.
-    pub async fn tools(&self) -> Result<api::Tools, Failure> {
+    pub(crate) async fn tools(&self) -> Result<api::Tools, Failure> {
         self.get("/admin/v1/tools").await
     }
 
     /// The server's state.
-    pub async fn health(&self) -> Result<api::Health, Failure> {
+    pub(crate) async fn health(&self) -> Result<api::Health, Failure> {
         self.get("/admin/v1/health").await
     }
 
     /// A link to the local page.
-    pub async fn page(&self, task: Option<&str>) -> Result<api::Link, Failure> {
+    pub(crate) async fn page(&self, task: Option<&str>) -> Result<api::Link, Failure> {
         self.post(
             "/admin/v1/page",
             &api::Open {
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// The task as it is, unless its version is at most `since`, then each newer version.
-    pub async fn watch(&self, name: &str, since: u64) -> Result<Watch, Failure> {
+    pub(crate) async fn watch(&self, name: &str, since: u64) -> Result<Watch, Failure> {
         let path = format!("{}?since={since}", task_path(name, "/watch")?);
         let response = self.send(Method::GET, &path, Bytes::new()).await?;
         match response.status() {
@@ -134,14 +134,14 @@ impl Client {
 }
 
 /// The versions of one task.
-pub struct Watch {
+pub(crate) struct Watch {
     body: Incoming,
     read: Vec<u8>,
 }
 
 impl Watch {
     /// The next version; `None` when the server ended the stream or went away.
-    pub async fn next(&mut self) -> Option<api::Task> {
+    pub(crate) async fn next(&mut self) -> Option<api::Task> {
         loop {
             if let Some(task) = self.event() {
                 return Some(task);

@@ -1,15 +1,15 @@
 //! The commands, one file each. Each takes what the person wrote and says how the process ends.
 
-pub mod answer;
-pub mod cancel;
-pub mod completions;
-pub mod config;
-pub mod demo;
-pub mod doctor;
-pub mod logs;
-pub mod page;
-pub mod run;
-pub mod serve;
-pub mod speak;
-pub mod tasks;
-pub mod top;
+pub(crate) mod answer;
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod logs;
+pub(crate) mod page;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod speak;
+pub(crate) mod tasks;
+pub(crate) mod top;

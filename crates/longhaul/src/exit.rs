@@ -10,7 +10,7 @@ use longhaul_gateway::admin::{Error, Who};
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Done; for `run`, the tool's own success.
     Done = 0,
     /// The task failed, or something was found broken.
@@ -41,7 +41,7 @@ pub enum Exit {
 
 impl Exit {
     /// Every code with its meaning.
-    pub const ALL: [(Exit, &'static str); 13] = [
+    pub(crate) const ALL: [(Exit, &'static str); 13] = [
         (
             Exit::Done,
             "done; for `run` and `tasks result`, the tool's own success",
@@ -64,14 +64,14 @@ impl Exit {
     ];
 
     /// The process's code.
-    pub const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         self as u8
     }
 }
 
 /// Why a command did not do what it was asked: what, with what, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// How the command ends.
     pub exit: Exit,
     /// One word for programs.
@@ -83,11 +83,11 @@ pub struct Failure {
 }
 
 /// What every command returns.
-pub type Outcome = Result<Exit, Failure>;
+pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
     /// A failure without advice.
-    pub fn new(exit: Exit, reason: &str, message: impl Into<String>) -> Failure {
+    pub(crate) fn new(exit: Exit, reason: &str, message: impl Into<String>) -> Failure {
         Failure {
             exit,
             reason: reason.to_owned(),
@@ -97,17 +97,17 @@ impl Failure {
     }
 
     /// A wrong argument or configuration.
-    pub fn usage(message: impl Into<String>) -> Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, "usage", message)
     }
 
     /// A fault of Longhaul or of the system below it.
-    pub fn fault(message: impl Into<String>) -> Failure {
+    pub(crate) fn fault(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Fault, "fault", message)
     }
 
     /// The same with advice.
-    pub fn fix(self, fix: impl Into<String>) -> Failure {
+    pub(crate) fn fix(self, fix: impl Into<String>) -> Failure {
         Failure {
             fix: Some(fix.into()),
             ..self
@@ -115,7 +115,7 @@ impl Failure {
     }
 
     /// The message and its causes, each after a colon.
-    pub fn caused(exit: Exit, reason: &str, error: &dyn std::error::Error) -> Failure {
+    pub(crate) fn caused(exit: Exit, reason: &str, error: &dyn std::error::Error) -> Failure {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {

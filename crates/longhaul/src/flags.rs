@@ -14,7 +14,7 @@ use longhaul_gateway::admin::api::State;
     disable_help_subcommand = true,
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 unreachable, 6 cancelled, 7 timed out, 70 fault of Longhaul"
 )]
-pub struct Flags {
+pub(crate) struct Flags {
     /// What every command knows.
     #[command(flatten)]
     pub common: Common,
@@ -25,7 +25,7 @@ pub struct Flags {
 
 /// What every command knows.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Common {
+pub(crate) struct Common {
     /// The configuration file, and no other
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Common {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Call a tool and wait for its result
     Run(Run),
     /// Show tasks, or one task
@@ -77,7 +77,7 @@ pub enum Command {
 
 /// `run`
 #[derive(Args, Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// The tool
     pub tool: String,
     /// Arguments: `name=value`, repeated for lists; `name:=JSON` for JSON
@@ -99,7 +99,7 @@ pub struct Run {
 
 /// `tasks`
 #[derive(Args, Debug)]
-pub struct Tasks {
+pub(crate) struct Tasks {
     /// The task; without it, the newest ones
     pub name: Option<String>,
     /// Which tasks
@@ -112,7 +112,7 @@ pub struct Tasks {
 
 /// Which tasks.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Only those in this state
     #[arg(long, value_enum)]
     pub status: Option<Status>,
@@ -129,7 +129,7 @@ pub struct Filter {
 
 /// `tasks` with one more word.
 #[derive(Debug, Subcommand)]
-pub enum TasksCommand {
+pub(crate) enum TasksCommand {
     /// The newest tasks
     List(Filter),
     /// One task
@@ -148,14 +148,14 @@ pub enum TasksCommand {
 
 /// A task.
 #[derive(Args, Debug)]
-pub struct Name {
+pub(crate) struct Name {
     /// The task's name
     pub name: String,
 }
 
 /// `tasks result`
 #[derive(Args, Debug)]
-pub struct ResultOf {
+pub(crate) struct ResultOf {
     /// The task's name
     pub name: String,
     /// Print it as it is, control characters included; only to a file or pipe
@@ -165,7 +165,7 @@ pub struct ResultOf {
 
 /// `answer`
 #[derive(Args, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The task's name
     pub name: String,
     /// The answer: `field=value`, or only the value when there is one field; without it you are asked
@@ -187,7 +187,7 @@ pub struct Answer {
 
 /// `logs`
 #[derive(Args, Debug)]
-pub struct Logs {
+pub(crate) struct Logs {
     /// Go on as the log grows
     #[arg(short, long)]
     pub follow: bool,
@@ -198,14 +198,14 @@ pub struct Logs {
 
 /// `page`
 #[derive(Args, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// A task whose question to show
     pub name: Option<String>,
 }
 
 /// `serve`
 #[derive(Args, Clone, Debug, Default)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// The address to serve MCP and the local page on, over the configuration's
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<std::net::SocketAddr>,
@@ -216,7 +216,7 @@ pub struct Serve {
 
 /// `config`
 #[derive(Debug, Subcommand)]
-pub enum Config {
+pub(crate) enum Config {
     /// Write a first longhaul.toml
     Init {
         /// Where to
@@ -233,7 +233,7 @@ pub enum Config {
 
 /// `completions`
 #[derive(Args, Debug)]
-pub struct Completions {
+pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
@@ -241,7 +241,7 @@ pub struct Completions {
 
 /// `ask`
 #[derive(Args, Debug)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// What to ask
     #[arg(long, visible_alias = "message")]
     pub text: Option<String>,
@@ -258,7 +258,7 @@ pub struct Ask {
 
 /// `progress`
 #[derive(Args, Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// So far
     pub done: f64,
     /// In all
@@ -273,7 +273,7 @@ pub struct Progress {
     missing_docs,
     reason = "each is the state of the same name in `admin::api::State`"
 )]
-pub enum Status {
+pub(crate) enum Status {
     Held,
     Queued,
     Running,

@@ -16,7 +16,7 @@ use crate::{
 
 /// The state directory and what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     /// The directory.
     pub dir: PathBuf,
     /// It was named by a flag or a variable, and is not the user's usual one.
@@ -28,7 +28,7 @@ impl State {
     ///
     /// # Errors
     /// When none of them names a place.
-    pub fn find(common: &Common) -> Result<State, Failure> {
+    pub(crate) fn find(common: &Common) -> Result<State, Failure> {
         let named = common
             .state
             .clone()
@@ -64,12 +64,12 @@ impl State {
     }
 
     /// The socket of the server that keeps its tasks here.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         socket::path(absolute("XDG_RUNTIME_DIR").as_deref(), &self.dir, self.chosen)
     }
 
     /// The directory of the server's log.
-    pub fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
 }
@@ -80,7 +80,7 @@ impl State {
 ///
 /// # Errors
 /// When a file that was named is not there.
-pub fn config(common: &Common, here: bool) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn config(common: &Common, here: bool) -> Result<Option<PathBuf>, Failure> {
     for place in config::places(common.config.as_deref(), &|name| env::var(name).ok(), here) {
         if place.path.exists() {
             return Ok(Some(place.path));
@@ -104,7 +104,7 @@ pub fn config(common: &Common, here: bool) -> Result<Option<PathBuf>, Failure> {
 ///
 /// # Errors
 /// Everything that is wrong with it, one line each.
-pub fn load(common: &Common, here: bool) -> Result<config::Loaded, Failure> {
+pub(crate) fn load(common: &Common, here: bool) -> Result<config::Loaded, Failure> {
     let variables: Vec<(String, String)> = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -123,7 +123,7 @@ pub fn load(common: &Common, here: bool) -> Result<config::Loaded, Failure> {
 }
 
 /// A configuration in the working directory that the daily commands do not read.
-pub fn unread_config() -> Option<&'static Path> {
+pub(crate) fn unread_config() -> Option<&'static Path> {
     let here = Path::new("longhaul.toml");
     here.exists().then_some(here)
 }

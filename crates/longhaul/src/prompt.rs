@@ -16,19 +16,19 @@ use tokio::sync::mpsc;
 use crate::screen::{line, tell};
 
 /// Whether there is a person who can be asked: someone who reads and types.
-pub fn is_possible() -> bool {
+pub(crate) fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// The lines typed at the terminal. One for the whole process: a reader cannot be stopped while it waits.
 #[derive(Debug)]
-pub struct Typed {
+pub(crate) struct Typed {
     lines: mpsc::Receiver<String>,
 }
 
 impl Typed {
     /// Begins to read.
-    pub fn begin() -> Typed {
+    pub(crate) fn begin() -> Typed {
         let (sender, lines) = mpsc::channel(16);
         // A thread of its own and not the runtime's: the process may end while it waits for a line.
         std::thread::spawn(move || {
@@ -47,7 +47,7 @@ impl Typed {
 }
 
 /// Asks until the form is filled in. `None` when the terminal was closed.
-pub async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> Option<Answer> {
+pub(crate) async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> Option<Answer> {
     tell(format!("\n{} asks: {}", line(tool), line(&question.message)));
     if let Some(url) = &question.url {
         tell(format!("  address   {}", line(url)));

@@ -17,7 +17,7 @@ const WIDTH_DEFAULT: usize = 100;
 const LINE_MAX: usize = 100_000;
 
 /// Prints one line to standard output. A reader that went away ends nothing: the command's own outcome counts.
-pub fn say(text: impl AsRef<str>) {
+pub(crate) fn say(text: impl AsRef<str>) {
     let mut out = io::stdout().lock();
     let _ = out
         .write_all(text.as_ref().as_bytes())
@@ -25,7 +25,7 @@ pub fn say(text: impl AsRef<str>) {
 }
 
 /// Prints one line to standard error.
-pub fn tell(text: impl AsRef<str>) {
+pub(crate) fn tell(text: impl AsRef<str>) {
     let mut out = io::stderr().lock();
     let _ = out
         .write_all(text.as_ref().as_bytes())
@@ -36,19 +36,19 @@ pub fn tell(text: impl AsRef<str>) {
 ///
 /// # Errors
 /// When the value is no JSON, which is a fault of ours.
-pub fn say_json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn say_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::fault(error.to_string()))?;
     say(json(&text));
     Ok(())
 }
 
 /// One line of text from outside: without anything that steers a terminal or changes how other text is shown.
-pub fn line(text: &str) -> String {
+pub(crate) fn line(text: &str) -> String {
     longhaul_mcp::clean(text, LINE_MAX)
 }
 
 /// Several lines of text from outside.
-pub fn block(text: &str) -> String {
+pub(crate) fn block(text: &str) -> String {
     text.lines()
         .map(|text| line(&text.replace('\t', "    ")))
         .collect::<Vec<_>>()
@@ -56,7 +56,7 @@ pub fn block(text: &str) -> String {
 }
 
 /// JSON text in which characters that steer a terminal or hide are written as escapes: the same JSON.
-pub fn json(text: &str) -> String {
+pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         // Such characters occur inside strings only, where an escape means the same.
@@ -73,7 +73,7 @@ pub fn json(text: &str) -> String {
 }
 
 /// The columns of the terminal behind standard output.
-pub fn width() -> usize {
+pub(crate) fn width() -> usize {
     match terminal_size::terminal_size() {
         Some((width, _)) if io::stdout().is_terminal() => usize::from(width.0).max(40),
         Some(_) | None => WIDTH_DEFAULT,
@@ -81,7 +81,7 @@ pub fn width() -> usize {
 }
 
 /// Cuts to so many columns; a cut ends in `…`.
-pub fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
@@ -100,7 +100,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 }
 
 /// Rows under a heading, each column as wide as its widest cell; the last one takes what is left.
-pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: usize) -> Vec<String> {
+pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: usize) -> Vec<String> {
     let mut widths = heading.map(str::width);
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -127,7 +127,7 @@ pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: 
 }
 
 /// The table of tasks.
-pub fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
+pub(crate) fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
     let rows: Vec<[String; 6]> = tasks
         .iter()
         .map(|task| {
@@ -145,7 +145,7 @@ pub fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
 }
 
 /// How the call came in, for the person who typed it or another program of theirs.
-pub fn from(origin: &str) -> String {
+pub(crate) fn from(origin: &str) -> String {
     match origin {
         "cli" => "you".to_owned(),
         origin => line(origin),
@@ -153,7 +153,7 @@ pub fn from(origin: &str) -> String {
 }
 
 /// What a task is doing, or how it ended, in one line.
-pub fn now(task: &Task) -> String {
+pub(crate) fn now(task: &Task) -> String {
     if let Some(question) = task.questions.first() {
         return format!(
             "\"{}\"  → longhaul answer {}",
@@ -175,7 +175,7 @@ pub fn now(task: &Task) -> String {
 }
 
 /// How far the work is: `61 %  214/350  tests`.
-pub fn progress(progress: &Progress) -> String {
+pub(crate) fn progress(progress: &Progress) -> String {
     let message = progress.message.as_deref().map(line).unwrap_or_default();
     let counts = match progress.total.filter(|total| *total > 0.0) {
         Some(total) => {
@@ -188,7 +188,7 @@ pub fn progress(progress: &Progress) -> String {
 }
 
 /// What is known of the work of a task that was ended from outside.
-pub const fn stop(stop: Stop) -> &'static str {
+pub(crate) const fn stop(stop: Stop) -> &'static str {
     match stop {
         Stop::NotStarted => "it never began",
         Stop::Stopping => "told to stop; not confirmed yet",
@@ -198,7 +198,7 @@ pub const fn stop(stop: Stop) -> &'static str {
 }
 
 /// A length of time: `6s`, `4m12s`, `3h05m`, `2d04h`.
-pub fn age(ms: u64) -> String {
+pub(crate) fn age(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -210,14 +210,14 @@ pub fn age(ms: u64) -> String {
 
 /// One line at the bottom of a terminal that is written over; nothing when standard error is no terminal.
 #[derive(Debug)]
-pub struct Ticker {
+pub(crate) struct Ticker {
     shown: bool,
     on: bool,
 }
 
 impl Ticker {
     /// A line that is not shown yet.
-    pub fn new() -> Ticker {
+    pub(crate) fn new() -> Ticker {
         Ticker {
             shown: false,
             on: io::stderr().is_terminal(),
@@ -225,7 +225,7 @@ impl Ticker {
     }
 
     /// Shows the text in place of the one before.
-    pub fn show(&mut self, text: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         if self.on {
             let mut out = io::stderr().lock();
             let _ =
@@ -235,7 +235,7 @@ impl Ticker {
     }
 
     /// Takes the line away.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if self.shown {
             let mut out = io::stderr().lock();
             let _ = out.write_all(b"\r\x1b[2K").and_then(|()| out.flush());

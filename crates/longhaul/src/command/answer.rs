@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub async fn answer(common: &Common, flags: &Answer) -> Outcome {
+pub(crate) async fn answer(common: &Common, flags: &Answer) -> Outcome {
     let client = background::client(common)?;
     let task = client.task(&flags.name).await?;
     let question = pick(&task, flags.question.as_deref())?;

@@ -15,7 +15,7 @@ use crate::{
 const STOP_WAIT: Duration = Duration::from_secs(8);
 
 /// Runs the command.
-pub async fn cancel(common: &Common, flags: &Name) -> Outcome {
+pub(crate) async fn cancel(common: &Common, flags: &Name) -> Outcome {
     let client = background::client(common)?;
     let mut task = client.cancel(&flags.name).await?;
     if task.state == State::Stopping {

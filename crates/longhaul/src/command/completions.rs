@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn completions(flags: &Completions) -> Outcome {
+pub(crate) fn completions(flags: &Completions) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(flags.shell, &mut Flags::command(), "longhaul", &mut text);
     say(String::from_utf8_lossy(&text).trim_end());

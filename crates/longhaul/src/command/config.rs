@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn config(common: &Common, flags: &Config) -> Outcome {
+pub(crate) fn config(common: &Common, flags: &Config) -> Outcome {
     match flags {
         Config::Init { file } => init(file),
         Config::Check => check(common),

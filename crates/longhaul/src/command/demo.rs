@@ -37,17 +37,17 @@ bind = "127.0.0.1:0"
 
 [tools.backup]
 description = "Counts to five; may be run again"
-command = ["sh", "-c", "for n in 1 2 3 4 5; do printf '{\"progress\":{\"n\":%s,\"total\":5}}\\n' $n >&$LONGHAUL_FD; sleep 1; done; echo \"done in attempt $LONGHAUL_ATTEMPT\""]
+command = ["sh", "-c", "for n in 1 2 3 4 5; do longhaul progress $n 5; sleep 1; done; echo \"done in attempt $LONGHAUL_ATTEMPT\""]
 on_crash = "rerun"
 
 [tools.payment]
 description = "Counts to five; nobody said that it may be run again"
-command = ["sh", "-c", "for n in 1 2 3 4 5; do printf '{\"progress\":{\"n\":%s,\"total\":5}}\\n' $n >&$LONGHAUL_FD; sleep 1; done; echo paid"]
+command = ["sh", "-c", "for n in 1 2 3 4 5; do longhaul progress $n 5; sleep 1; done; echo paid"]
 on_crash = "fail"
 "#;
 
 /// Runs the command.
-pub async fn demo(common: &Common) -> Outcome {
+pub(crate) async fn demo(common: &Common) -> Outcome {
     let home = tempfile::Builder::new()
         .prefix("longhaul-demo-")
         .tempdir()

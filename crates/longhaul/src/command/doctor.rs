@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub async fn doctor(common: &Common) -> Outcome {
+pub(crate) async fn doctor(common: &Common) -> Outcome {
     let mut rows = vec![row("version", env!("CARGO_PKG_VERSION").to_owned()), platform()];
     let loaded = configuration(common, &mut rows);
     match State::find(common) {

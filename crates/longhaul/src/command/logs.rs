@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// The beginning of the log's file names; a date follows.
-pub const PREFIX: &str = "longhaul";
+pub(crate) const PREFIX: &str = "longhaul";
 /// How far back from the end a line is looked for, in bytes.
 const TAIL_BYTES: u64 = 8 * 1024 * 1024;
 /// How often the log is looked at while it is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Runs the command.
-pub async fn logs(common: &Common, flags: &Logs) -> Outcome {
+pub(crate) async fn logs(common: &Common, flags: &Logs) -> Outcome {
     let directory = State::find(common)?.log();
     let newest = newest(&directory);
     let Some(path) = newest else {

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub async fn page(common: &Common, flags: &Page) -> Outcome {
+pub(crate) async fn page(common: &Common, flags: &Page) -> Outcome {
     let link = background::client(common)?.page(flags.name.as_deref()).await?;
     match common.json {
         true => say_json(&link)?,

@@ -22,7 +22,7 @@ const RECONNECT_EVERY: Duration = Duration::from_millis(500);
 const RECONNECT_TRIES_MAX: u32 = 60;
 
 /// Runs the command.
-pub async fn run(common: &Common, flags: &Run) -> Outcome {
+pub(crate) async fn run(common: &Common, flags: &Run) -> Outcome {
     screen_raw(flags.raw)?;
     let client = background::reach(common).await?;
     let tool = find(client.tools().await?.tools, &flags.tool)?;
@@ -67,7 +67,7 @@ pub async fn run(common: &Common, flags: &Run) -> Outcome {
 }
 
 /// Follows a task until it has ended: progress on the terminal, questions to the person.
-pub async fn follow(client: &Client, task: Task) -> Result<Task, Failure> {
+pub(crate) async fn follow(client: &Client, task: Task) -> Result<Task, Failure> {
     let name = task.name.clone();
     tokio::select! {
         ended = follow_to_end(client, task) => ended,
@@ -161,7 +161,7 @@ fn show(ticker: &mut Ticker, task: &Task) {
 }
 
 /// Prints how a task ended; its outcome is the command's.
-pub fn print(outcome: &Ended, as_json: bool, raw: bool) -> Outcome {
+pub(crate) fn print(outcome: &Ended, as_json: bool, raw: bool) -> Outcome {
     match as_json {
         true => say_json(outcome)?,
         false => print_for_people(outcome, raw),
@@ -221,7 +221,7 @@ fn print_for_people(outcome: &Ended, raw: bool) {
 }
 
 /// A task's own outcome as an exit code.
-pub fn exit(outcome: &Ended) -> Exit {
+pub(crate) fn exit(outcome: &Ended) -> Exit {
     let reason = outcome.error.as_deref().and_then(|raw| {
         let error = serde_json::from_str::<Value>(raw.get()).ok()?;
         Some(error["data"]["reason"].as_str()?.to_owned())
@@ -258,7 +258,7 @@ fn find(tools: Vec<Tool>, name: &str) -> Result<Tool, Failure> {
 }
 
 /// `--raw` never reaches a terminal (S16).
-pub fn screen_raw(raw: bool) -> Result<(), Failure> {
+pub(crate) fn screen_raw(raw: bool) -> Result<(), Failure> {
     use std::io::IsTerminal;
     match raw && std::io::stdout().is_terminal() {
         true => Err(

@@ -45,13 +45,18 @@ use crate::{
 
 /// How long open requests may take to finish once the work has ended.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
+/// After how long without its database a server stops all its work, where others may take it over.
+const FENCE_AFTER: Duration = Duration::from_secs(15);
+/// The most connections to PostgreSQL.
+#[cfg(feature = "postgres")]
+const CONNECTIONS_MAX: usize = 16;
 /// How many days of logs are kept.
 const LOG_DAYS: usize = 7;
 /// The log filter when `LONGHAUL_LOG` is not set.
 const LOG_DEFAULT: &str = "info";
 
 /// What is ready before the runtime starts.
-pub struct Prepared {
+pub(crate) struct Prepared {
     state: State,
     loaded: Loaded,
     flags: Serve,
@@ -63,7 +68,7 @@ pub struct Prepared {
 ///
 /// # Errors
 /// What is wrong with them.
-pub fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failure> {
     if flags.background {
         // Refused only to the leader of a session, which has no terminal to lose.
         let _ = nix::unistd::setsid();
@@ -87,7 +92,7 @@ pub fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failure> {
 }
 
 /// Serves until SIGTERM or ctrl-c, then drains; a second one ends at once.
-pub async fn serve(prepared: Prepared) -> Outcome {
+pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     let Prepared {
         state,
         loaded,
@@ -102,7 +107,7 @@ pub async fn serve(prepared: Prepared) -> Outcome {
     if let Err(error) = process::become_subreaper() {
         tracing::warn!(%error, "a killed shim's processes are found by their mark only");
     }
-    let (store, root) = open_store(&state, &config)?;
+    let (store, root) = open_store(&state, &config).await?;
     let keys = Keys::derive(1, &root);
     let identity = process::identity().map_err(|error| fault("find this process in /proc", &error))?;
     let runner = Runner {
@@ -117,11 +122,14 @@ pub async fn serve(prepared: Prepared) -> Outcome {
     };
     let catalog = Arc::new(catalog(&config, &state, &runner)?);
     let references = Keys::derive(1, &root);
-    let options = Options::new(
+    let mut options = Options::new(
         runner,
         Arc::new(move |task| references.reference(task)),
         Arc::new(sweep),
     );
+    let shared = !matches!(config.store.url.as_str(), "memory" | "sqlite");
+    // Where runners are on several machines, death is told by a clock.
+    options.fence_after = shared.then_some(FENCE_AFTER);
     let engine = Engine::new(store, options, Arc::clone(&catalog) as _);
     engine
         .start()
@@ -281,24 +289,35 @@ fn begin_log(dir: &Path, background: bool) -> Result<tracing_appender::non_block
 }
 
 /// The store that the configuration names, and the root of this server's other keys.
-fn open_store(state: &State, config: &Config) -> Result<(Shared, [u8; 32]), Failure> {
-    let refused =
-        |error: longhaul_store::Error| Failure::caused(Exit::Usage, "store", &error).fix("longhaul doctor");
-    let keys = KeyRing::open(&state.dir.join("keys")).map_err(refused)?;
+async fn open_store(state: &State, config: &Config) -> Result<(Shared, [u8; 32]), Failure> {
+    let keys = KeyRing::open(&state.dir.join("keys")).map_err(unopened)?;
     let root = root(&state.dir.join("keys").join("master"))?;
-    let store: Shared = match config.store.url.as_str() {
+    let url = secret("store.url", &config.store.url)?;
+    let store: Shared = match url.split_once(':').map_or(url.as_str(), |(scheme, _)| scheme) {
         "memory" => Arc::new(Memory::new(Arc::new(clock::now))),
         "sqlite" => open_sqlite(state, config, keys)?,
-        url => {
-            let kind = url.split(':').next().unwrap_or(url);
-            return Err(Failure::usage(format!(
-                "`store.url` names `{}`, which this build does not have",
-                line(kind)
-            ))
-            .fix("store.url = \"sqlite\""));
+        "postgres" | "postgresql" => open_postgres(url, keys).await?,
+        other => {
+            return Err(Failure::usage(format!("`store.url` names no store that exists: `{}`", line(other)))
+                .fix("store.url = \"sqlite\", or postgres://user@host/name"));
         }
     };
     Ok((store, root))
+}
+
+/// A value, or what `env:NAME` or `file:PATH` point to.
+fn secret(setting: &str, value: &str) -> Result<String, Failure> {
+    if let Some(name) = value.strip_prefix("env:") {
+        return std::env::var(name)
+            .map_err(|_| Failure::usage(format!("`{setting}` is to be read from `{name}`, which is not set")));
+    }
+    if let Some(path) = value.strip_prefix("file:") {
+        let read = fs::read_to_string(path);
+        return read
+            .map(|text| text.trim().to_owned())
+            .map_err(|error| Failure::usage(format!("`{setting}` is to be read from `{path}`: {error}")));
+    }
+    Ok(value.to_owned())
 }
 
 #[cfg(feature = "sqlite")]
@@ -306,20 +325,49 @@ fn open_sqlite(state: &State, config: &Config, keys: KeyRing) -> Result<Shared, 
     use longhaul_store::sqlite;
 
     let options = sqlite::Options {
-        directory: state.dir.clone(),
+        directory: database_directory(state, config)?,
         keys,
         clock: Arc::new(clock::now),
         allow_network_file_system: config.store.allow_network_file_system,
     };
-    match sqlite::Sqlite::open(options) {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(error) => Err(Failure::caused(Exit::Usage, "store", &error).fix("longhaul doctor")),
+    Ok(Arc::new(sqlite::Sqlite::open(options).map_err(unopened)?))
+}
+
+/// Where `longhaul.db` is: `store.path` may move it, not rename it.
+#[cfg(feature = "sqlite")]
+fn database_directory(state: &State, config: &Config) -> Result<PathBuf, Failure> {
+    let Some(path) = &config.store.path else {
+        return Ok(state.dir.clone());
+    };
+    match (path.file_name(), path.parent()) {
+        (Some(name), Some(directory)) if name == "longhaul.db" => Ok(directory.to_owned()),
+        (Some(_) | None, _) => {
+            let message = format!("`store.path` must end in `longhaul.db`, and is `{}`", path.display());
+            Err(Failure::usage(message))
+        }
     }
 }
 
 #[cfg(not(feature = "sqlite"))]
 fn open_sqlite(_: &State, _: &Config, _: KeyRing) -> Result<Shared, Failure> {
     Err(Failure::usage("this build has no SQLite").fix("build it with the feature `sqlite`"))
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: String, keys: KeyRing) -> Result<Shared, Failure> {
+    use longhaul_store::postgres;
+
+    let options = postgres::Options { url, keys, connections_max: CONNECTIONS_MAX, allow_unsafe_settings: false };
+    Ok(Arc::new(postgres::Postgres::connect(options).await.map_err(unopened)?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(_: String, _: KeyRing) -> Result<Shared, Failure> {
+    Err(Failure::usage("this build has no PostgreSQL").fix("build it with the feature `postgres`"))
+}
+
+fn unopened(error: longhaul_store::Error) -> Failure {
+    Failure::caused(Exit::Usage, "store", &error).fix("longhaul doctor")
 }
 
 /// The root of the keys for ids and states: made from the master key, and never the master key itself, which the

@@ -24,7 +24,7 @@ const ANSWER_MAX: usize = 1024 * 1024;
 const FORM_MAX: u64 = 64 * 1024;
 
 /// Asks, waits for the answer, prints it.
-pub fn ask(flags: &Ask, as_json: bool) -> Outcome {
+pub(crate) fn ask(flags: &Ask, as_json: bool) -> Outcome {
     let mut question = serde_json::Map::new();
     // Commands of one tool share the descriptor; the process id tells their questions apart.
     let id = format!("ask-{}", std::process::id());
@@ -82,7 +82,7 @@ pub fn ask(flags: &Ask, as_json: bool) -> Outcome {
 }
 
 /// Reports how far the work is.
-pub fn progress(flags: &Progress) -> Outcome {
+pub(crate) fn progress(flags: &Progress) -> Outcome {
     if !flags.done.is_finite() || flags.total.is_some_and(|total| !total.is_finite()) {
         return Err(Failure::usage("progress is a number"));
     }

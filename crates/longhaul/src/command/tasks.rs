@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub async fn tasks(common: &Common, flags: &Tasks) -> Outcome {
+pub(crate) async fn tasks(common: &Common, flags: &Tasks) -> Outcome {
     match (&flags.command, &flags.name) {
         (None, None) => list(common, &flags.filter).await,
         (None, Some(name)) => get(common, name).await,

@@ -23,7 +23,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const TASKS_MAX: u32 = 200;
 
 /// Runs the command.
-pub async fn top(common: &Common) -> Outcome {
+pub(crate) async fn top(common: &Common) -> Outcome {
     let client = background::client(common)?;
     if common.json || !io::stdout().is_terminal() {
         return once(&client, common.json).await;
