@@ -322,3 +322,41 @@ async fn a_database_that_another_process_holds_too_long_is_unavailable() {
     other.execute_batch("ROLLBACK").unwrap();
     birth(&store, &born).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(
+    not(small_disk_at_hand),
+    ignore = "set LONGHAUL_TEST_SMALL_DISK (rigs/small-disk.sh)"
+)]
+async fn a_full_disk_fails_writes_until_there_is_space() {
+    const TASKS_MAX: usize = 10_000;
+    let disk = std::env::var("LONGHAUL_TEST_SMALL_DISK").expect("LONGHAUL_TEST_SMALL_DISK names a folder");
+    let directory = TempDir::new_in(disk).unwrap();
+    let ballast = directory.path().join("ballast");
+    fs::write(&ballast, [0; 300_000]).unwrap();
+    let store = sqlite(&directory.path().join("state"));
+    let now = now(&store).await;
+    let large = |n| {
+        let mut task = row(&owner("uid:1"), &format!("name{n}"), now);
+        task.args = Body::new(&[7; 20_000]);
+        task
+    };
+    let mut born = Vec::new();
+    let failed = loop {
+        assert!(born.len() < TASKS_MAX, "the disk is not small");
+        let task = large(born.len());
+        match birth(&store, &task).await {
+            Ok(_) => born.push(task.id),
+            Err(failed) => break failed,
+        }
+    };
+    assert_eq!((failed.fault, failed.ambiguous), (Fault::Full, false));
+    for id in &born {
+        assert_eq!(store.read(Query::Task(*id)).await.unwrap().rows.len(), 1);
+    }
+    assert_eq!(store.audit(0, 20_000).await.unwrap().len(), born.len());
+
+    fs::remove_file(ballast).unwrap();
+    assert!(birth(&store, &large(born.len())).await.unwrap().wrote);
+    assert_eq!(store.audit(0, 20_000).await.unwrap().len(), born.len() + 1);
+}
