@@ -128,6 +128,7 @@ impl Dispatch {
     ) -> Result<(TaskId, bool), RpcError> {
         let inner = &self.inner;
         let (entry, digest) = (&checked.entry, checked.digest);
+        let at_once = client.tasks && task_at_once(entry);
         let id = inner.engine.task_id();
         let idem = call
             .idempotency_key
@@ -159,7 +160,7 @@ impl Dispatch {
             ),
             idem,
             digest,
-            hidden: true,
+            hidden: !at_once,
             args: Body::new(checked.arguments.text().as_bytes()),
             context: Body::new(&serde_json::to_vec(&context).expect("a context always serializes")),
             note: Vec::new(),
@@ -212,7 +213,7 @@ impl Dispatch {
             let mut opening = opening.clone();
             opening.name.clone_from(name);
             opening.birth.expires_at = snapshot.now + ttl;
-            opening.purge_after = if opening.idem.is_some() {
+            opening.purge_after = if at_once || opening.idem.is_some() {
                 opening.birth.expires_at + settings.expired_kept
             } else {
                 snapshot.now + settings.answered_kept
@@ -359,6 +360,15 @@ fn call_digest(tool: &str, arguments: &Raw) -> Option<[u8; 32]> {
     let name = serde_json::to_string(tool).ok()?;
     let call = Raw::parse(&format!("[{name},{}]", arguments.text())).ok()?;
     canon::digest(&call).ok()
+}
+
+/// Whether a call of this tool is a task from its first moment on, for a client that takes tasks.
+fn task_at_once(entry: &Entry) -> bool {
+    match entry.listing.task_support {
+        TaskSupport::Forbidden => false,
+        TaskSupport::Optional => entry.promote_after.0 == 0,
+        TaskSupport::Required => !entry.asks_first,
+    }
 }
 
 fn open(_permit: Permit, opening: Opening) -> Verdict<Born> {
