@@ -4,7 +4,7 @@
 //! commit whose reply was lost is never written twice.
 
 use longhaul_core::{Event, Fence, Refused, Run, RunnerId, TaskId, audit};
-use longhaul_store::{Query, Row, Scope, Slot};
+use longhaul_store::{Fault, Query, Row, Scope, Slot};
 use tokio::time::sleep;
 use tracing::{error, warn};
 
@@ -48,6 +48,8 @@ impl Inner {
             match self.step(id, scope, judge(), on_refusal).await {
                 Ok(Some(done)) if done.is_committed() || !in_doubt => return Persisted::Done(done),
                 Ok(Some(_) | None) => return Persisted::InDoubt,
+                // A step that was committed is not written a second time: the store refuses its id.
+                Err(error) if in_doubt && error.fault == Fault::Broken => return Persisted::InDoubt,
                 Err(error) => {
                     in_doubt |= error.ambiguous;
                     warn!(%error, "could not report; trying again");

@@ -438,7 +438,11 @@ impl Driver {
         } else {
             OnRefusal::Leave
         };
-        match self.inner.persist(self.entry.id, late, || report.judge()).await {
+        let mut reported = self.inner.persist(self.entry.id, late, || report.judge()).await;
+        if matches!(reported, Persisted::InDoubt) && self.holds().await {
+            reported = self.inner.persist(self.entry.id, late, || report.judge()).await;
+        }
+        match reported {
             Persisted::InDoubt
             | Persisted::Fenced
             | Persisted::Done(
@@ -455,6 +459,14 @@ impl Driver {
                 self.say(interrupted).await;
             }
         }
+    }
+
+    /// Whether the task is still held under this claim.
+    async fn holds(&self) -> bool {
+        let row = self.inner.row(self.entry.id).await;
+        row.is_some_and(|row| {
+            row.task.runner() == Some(self.inner.options.runner.id) && row.task.fence == self.entry.fence()
+        })
     }
 }
 

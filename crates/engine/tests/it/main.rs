@@ -7,6 +7,7 @@
 mod ask;
 mod crash;
 mod drain;
+mod failing;
 mod process;
 mod steps;
 mod stop;
