@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     time::Duration,
 };
@@ -145,6 +145,7 @@ pub(crate) async fn demo(common: &Common) -> Outcome {
 
 struct Server {
     child: Child,
+    complaints: PathBuf,
 }
 
 impl Server {
@@ -155,6 +156,7 @@ impl Server {
     fn start(config: &Path, state: &Path) -> Result<Server, Failure> {
         let broken = |error: std::io::Error| Failure::fault(format!("cannot start a server: {error}"));
         let own = std::env::current_exe().map_err(broken)?;
+        let complaints = config.with_extension("log");
         let child = std::process::Command::new(own)
             .args(["serve", "--config"])
             .arg(config)
@@ -163,10 +165,10 @@ impl Server {
             .env_remove("LONGHAUL_CONFIG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(fs::File::create(&complaints).map_err(broken)?)
             .spawn()
             .map_err(broken)?;
-        Ok(Server { child })
+        Ok(Server { child, complaints })
     }
 
     fn pid(&self) -> u32 {
@@ -211,9 +213,9 @@ async fn ready(client: &Client, server: &mut Server) -> Result<(), Failure> {
             .try_wait()
             .map_err(|error| Failure::fault(error.to_string()))?;
         if ended.is_some() || Instant::now() > deadline {
-            return Err(
-                Failure::new(Exit::Failed, "demo", "the demo's server did not start").fix("longhaul doctor"),
-            );
+            let said = fs::read_to_string(&server.complaints).unwrap_or_default();
+            let message = format!("the demo's server did not start: {}", screen::block(said.trim()));
+            return Err(Failure::new(Exit::Failed, "demo", message).fix("longhaul doctor"));
         }
         sleep(LOOK_EVERY).await;
     }

@@ -298,8 +298,11 @@ async fn open_store(state: &State, config: &Config) -> Result<(Shared, [u8; 32])
         "sqlite" => open_sqlite(state, config, keys)?,
         "postgres" | "postgresql" => open_postgres(url, keys).await?,
         other => {
-            return Err(Failure::usage(format!("`store.url` names no store that exists: `{}`", line(other)))
-                .fix("store.url = \"sqlite\", or postgres://user@host/name"));
+            return Err(Failure::usage(format!(
+                "`store.url` names no store that exists: `{}`",
+                line(other)
+            ))
+            .fix("store.url = \"sqlite\", or postgres://user@host/name"));
         }
     };
     Ok((store, root))
@@ -308,8 +311,11 @@ async fn open_store(state: &State, config: &Config) -> Result<(Shared, [u8; 32])
 /// A value, or what `env:NAME` or `file:PATH` point to.
 fn secret(setting: &str, value: &str) -> Result<String, Failure> {
     if let Some(name) = value.strip_prefix("env:") {
-        return std::env::var(name)
-            .map_err(|_| Failure::usage(format!("`{setting}` is to be read from `{name}`, which is not set")));
+        return std::env::var(name).map_err(|_| {
+            Failure::usage(format!(
+                "`{setting}` is to be read from `{name}`, which is not set"
+            ))
+        });
     }
     if let Some(path) = value.strip_prefix("file:") {
         let read = fs::read_to_string(path);
@@ -342,7 +348,10 @@ fn database_directory(state: &State, config: &Config) -> Result<PathBuf, Failure
     match (path.file_name(), path.parent()) {
         (Some(name), Some(directory)) if name == "longhaul.db" => Ok(directory.to_owned()),
         (Some(_) | None, _) => {
-            let message = format!("`store.path` must end in `longhaul.db`, and is `{}`", path.display());
+            let message = format!(
+                "`store.path` must end in `longhaul.db`, and is `{}`",
+                path.display()
+            );
             Err(Failure::usage(message))
         }
     }
@@ -357,8 +366,15 @@ fn open_sqlite(_: &State, _: &Config, _: KeyRing) -> Result<Shared, Failure> {
 async fn open_postgres(url: String, keys: KeyRing) -> Result<Shared, Failure> {
     use longhaul_store::postgres;
 
-    let options = postgres::Options { url, keys, connections_max: CONNECTIONS_MAX, allow_unsafe_settings: false };
-    Ok(Arc::new(postgres::Postgres::connect(options).await.map_err(unopened)?))
+    let options = postgres::Options {
+        url,
+        keys,
+        connections_max: CONNECTIONS_MAX,
+        allow_unsafe_settings: false,
+    };
+    Ok(Arc::new(
+        postgres::Postgres::connect(options).await.map_err(unopened)?,
+    ))
 }
 
 #[cfg(not(feature = "postgres"))]

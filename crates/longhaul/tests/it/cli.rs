@@ -9,7 +9,13 @@ use crate::support::{Rig, plain};
 #[test]
 fn a_wrong_flag_or_command_is_usage() {
     let home = tempfile::tempdir().unwrap();
-    for arguments in [&["--nonsense"][..], &["run"], &["answer"], &["nonsense"], &["tasks", "--status", "odd"]] {
+    for arguments in [
+        &["--nonsense"][..],
+        &["run"],
+        &["answer"],
+        &["nonsense"],
+        &["tasks", "--status", "odd"],
+    ] {
         let ran = plain(arguments, home.path());
         assert_eq!(ran.code, 2, "{arguments:?}: {ran:?}");
         assert!(ran.out.is_empty(), "{ran:?}");
@@ -22,10 +28,19 @@ fn a_wrong_flag_or_command_is_usage() {
 #[test]
 fn without_a_server_a_command_says_how_to_start_one() {
     let rig = Rig::new("");
-    for arguments in [&["tasks"][..], &["cancel", "k7f2m9"], &["answer", "k7f2m9", "x=1"], &["page"], &["top"]] {
+    for arguments in [
+        &["tasks"][..],
+        &["cancel", "k7f2m9"],
+        &["answer", "k7f2m9", "x=1"],
+        &["page"],
+        &["top"],
+    ] {
         let ran = rig.run(arguments);
         assert_eq!(ran.code, 5, "{arguments:?}: {ran:?}");
-        assert!(ran.err.contains("cannot reach the server") && ran.err.contains("longhaul serve"), "{ran:?}");
+        assert!(
+            ran.err.contains("cannot reach the server") && ran.err.contains("longhaul serve"),
+            "{ran:?}"
+        );
     }
     let ran = rig.run(&["--json", "tasks"]);
     let error: Value = serde_json::from_str(&ran.err).unwrap();
@@ -77,11 +92,24 @@ fn init_writes_a_configuration_that_is_fine_and_never_writes_over_one() {
 #[test]
 fn show_names_where_each_value_comes_from_and_hides_passwords() {
     let rig = Rig::new("[tasks]\nttl = \"3d\"\n[store]\nurl = \"postgres://me:hunter2@db/x\"\n");
-    let output = rig.command(&["config", "show"]).env("LONGHAUL_TASKS__OPEN_MAX", "7").output().unwrap();
+    let output = rig
+        .command(&["config", "show"])
+        .env("LONGHAUL_TASKS__OPEN_MAX", "7")
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    assert!(line("tasks.ttl ").contains("3d") && line("tasks.ttl ").contains("longhaul.toml"), "{text}");
-    assert!(line("tasks.open_max").contains('7') && line("tasks.open_max").contains("LONGHAUL_TASKS__OPEN_MAX"));
+    let line = |name: &str| {
+        text.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default()
+    };
+    assert!(
+        line("tasks.ttl ").contains("3d") && line("tasks.ttl ").contains("longhaul.toml"),
+        "{text}"
+    );
+    assert!(
+        line("tasks.open_max").contains('7') && line("tasks.open_max").contains("LONGHAUL_TASKS__OPEN_MAX")
+    );
     assert!(line("tasks.grace").contains("default"));
     assert!(!text.contains("hunter2"));
 }
@@ -113,9 +141,18 @@ fn doctor_finds_a_missing_program_and_an_open_state_directory() {
     fs::set_permissions(rig.path("state"), fs::Permissions::from_mode(0o755)).unwrap();
     let ran = rig.run(&["doctor"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.out.contains("no-such-program-here") && ran.out.contains("chmod 700"), "{}", ran.out);
+    assert!(
+        ran.out.contains("no-such-program-here") && ran.out.contains("chmod 700"),
+        "{}",
+        ran.out
+    );
     let checks: Value = serde_json::from_str(&rig.run(&["--json", "doctor"]).out).unwrap();
-    let broken = checks["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "broken").count();
+    let broken = checks["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["verdict"] == "broken")
+        .count();
     assert_eq!(broken, 2, "{checks:#}");
 }
 

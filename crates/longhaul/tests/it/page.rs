@@ -32,10 +32,18 @@ fn a_question_is_seen_and_answered_without_script() {
     assert!(overview.body.contains("Which region?") && overview.body.contains(&format!("/ask/{name}")));
     let ask = server.get(&format!("/ask/{name}"), &cookie);
     assert_eq!(ask.status, 200);
-    assert!(!ask.body.contains("<script"), "no script is needed, and none is there");
+    assert!(
+        !ask.body.contains("<script"),
+        "no script is needed, and none is there"
+    );
     let (token, question) = (ask.hidden("form_token"), ask.hidden("question"));
     let form = |value: &'static str| {
-        [("form_token", token.as_str()), ("question", question.as_str()), ("f.answer", value), ("action", "accept")]
+        [
+            ("form_token", token.as_str()),
+            ("question", question.as_str()),
+            ("f.answer", value),
+            ("action", "accept"),
+        ]
     };
     let path = format!("/ask/{name}");
     let misfit = server.post(&path, &cookie, &origin(&server), &form("moon"));
@@ -45,7 +53,12 @@ fn a_question_is_seen_and_answered_without_script() {
     assert_eq!(answered.status, 303, "{}", answered.body);
     rig.until_state(&name, "done");
     assert_eq!(rig.run(&["tasks", "result", &name]).out.trim(), "us\ncode 0");
-    assert!(server.get(&format!("/tasks/{name}"), &cookie).body.contains("us\ncode 0"));
+    assert!(
+        server
+            .get(&format!("/tasks/{name}"), &cookie)
+            .body
+            .contains("us\ncode 0")
+    );
 }
 
 #[test]
@@ -53,7 +66,12 @@ fn a_task_is_cancelled_from_the_page() {
     let (rig, server, name, cookie) = asking();
     let token = server.get("/", &cookie).hidden("form_token");
     let path = format!("/tasks/{name}/cancel");
-    assert_eq!(server.post(&path, &cookie, &origin(&server), &[("form_token", &token)]).status, 303);
+    assert_eq!(
+        server
+            .post(&path, &cookie, &origin(&server), &[("form_token", &token)])
+            .status,
+        303
+    );
     rig.until_state(&name, "cancelled");
 }
 
@@ -86,9 +104,15 @@ fn only_a_form_of_the_page_itself_acts() {
 fn another_host_name_reaches_nothing() {
     let (_rig, server, _, cookie) = asking();
     let port = server.address.rsplit(':').next().unwrap();
-    for host in [format!("evil.example:{port}"), format!("127.0.0.1.nip.io:{port}"), String::new(), "localhost".into()] {
-        let reply = server
-            .http(&format!("GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"));
+    for host in [
+        format!("evil.example:{port}"),
+        format!("127.0.0.1.nip.io:{port}"),
+        String::new(),
+        "localhost".into(),
+    ] {
+        let reply = server.http(&format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n"
+        ));
         assert!(matches!(reply.status, 400 | 403), "{host}: {}", reply.status);
         assert!(!reply.body.contains("Which region?"));
     }
@@ -105,9 +129,15 @@ fn a_link_works_once_and_without_one_nothing_is_shown() {
     let link = rig.run(&["page", &name]).out;
     let path = link.trim().split_once(&server.address).unwrap().1.to_owned();
     let opened = server.get(&path, "");
-    assert_eq!((opened.status, opened.header("location")), (303, format!("/ask/{name}").as_str()));
+    assert_eq!(
+        (opened.status, opened.header("location")),
+        (303, format!("/ask/{name}").as_str())
+    );
     let set = opened.header("set-cookie").to_owned();
-    assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
+    assert!(
+        set.contains("HttpOnly") && set.contains("SameSite=Strict"),
+        "{set}"
+    );
     assert_eq!(server.get(&path, "").status, 401);
 }
 
@@ -115,14 +145,32 @@ fn a_link_works_once_and_without_one_nothing_is_shown() {
 #[test]
 fn every_reply_carries_the_headers_that_keep_scripts_out() {
     let (_rig, server, name, cookie) = asking();
-    let paths = ["/", "/style.css", "/open?link=x", &format!("/ask/{name}"), &format!("/tasks/{name}"), "/tasks/zzzzzz"];
-    for (path, cookie) in paths.iter().flat_map(|path| [(path, cookie.as_str()), (path, "")]) {
+    let paths = [
+        "/",
+        "/style.css",
+        "/open?link=x",
+        &format!("/ask/{name}"),
+        &format!("/tasks/{name}"),
+        "/tasks/zzzzzz",
+    ];
+    for (path, cookie) in paths
+        .iter()
+        .flat_map(|path| [(path, cookie.as_str()), (path, "")])
+    {
         let reply = server.get(path, cookie);
         let policy = reply.header("content-security-policy").to_owned();
-        for part in ["default-src 'none'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"] {
+        for part in [
+            "default-src 'none'",
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        ] {
             assert!(policy.contains(part), "{path}: {policy}");
         }
-        assert!(!policy.contains("script-src") && !policy.contains("unsafe"), "{policy}");
+        assert!(
+            !policy.contains("script-src") && !policy.contains("unsafe"),
+            "{policy}"
+        );
         assert_eq!(reply.header("x-content-type-options"), "nosniff");
         assert_eq!(reply.header("cache-control"), "no-store");
     }
@@ -174,25 +222,42 @@ fn is_only_ours(page: &Http, payload: &str) {
     const ATTRIBUTES: &str = "action aria-describedby aria-invalid aria-label aria-labelledby autocomplete charset \
         checked class content data-label data-state for formnovalidate href http-equiv id lang max maxlength method \
         min minlength name rel required role rows scope selected step tabindex target type value";
-    let (tags, attributes): (BTreeSet<&str>, BTreeSet<&str>) =
-        (TAGS.split_whitespace().collect(), ATTRIBUTES.split_whitespace().collect());
+    let (tags, attributes): (BTreeSet<&str>, BTreeSet<&str>) = (
+        TAGS.split_whitespace().collect(),
+        ATTRIBUTES.split_whitespace().collect(),
+    );
     assert!(matches!(page.status, 200 | 404), "{}", page.head);
-    let body = page.body.strip_prefix("<!DOCTYPE html>").expect("a page begins with its doctype");
+    let body = page
+        .body
+        .strip_prefix("<!DOCTYPE html>")
+        .expect("a page begins with its doctype");
     let mut rest = body;
     while let Some((_, after)) = rest.split_once('<') {
         let after = after.strip_prefix('/').unwrap_or(after);
-        let end = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
-        assert!(tags.contains(&after[..end]), "{payload:?} became the tag `{}`", &after[..end]);
+        let end = after
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(after.len());
+        assert!(
+            tags.contains(&after[..end]),
+            "{payload:?} became the tag `{}`",
+            &after[..end]
+        );
         rest = after[end..].trim_start();
         while !rest.starts_with('>') {
             let end = rest.find(['=', '>', ' ']).expect("a tag ends");
             let name = &rest[..end];
-            assert!(attributes.contains(name), "{payload:?} became the attribute `{name}`");
+            assert!(
+                attributes.contains(name),
+                "{payload:?} became the attribute `{name}`"
+            );
             rest = rest[end..].trim_start();
             if let Some(value) = rest.strip_prefix("=\"") {
                 let (value, after) = value.split_once('"').expect("a value ends");
                 let local = value.starts_with('/') || value.starts_with('#');
-                assert!(name != "href" && name != "action" || local, "{payload:?} became the address `{value}`");
+                assert!(
+                    name != "href" && name != "action" || local,
+                    "{payload:?} became the address `{value}`"
+                );
                 rest = after.trim_start();
             }
         }
@@ -201,7 +266,29 @@ fn is_only_ours(page: &Http, payload: &str) {
 
 /// Sixty ways to break out of text, attributes, and text areas.
 fn payloads() -> Vec<String> {
-    let bodies = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>", "<a href=javascript:alert(1)>x</a>", "<iframe srcdoc='<script>1</script>'>"];
-    let openings = ["", "\"", "'", "\">", "'>", "</textarea>", "</pre>", "</title>", "-->", "]]>", "&lt;", "\" onfocus=alert(1) autofocus x=\""];
-    openings.iter().flat_map(|opening| bodies.iter().map(move |body| format!("{opening}{body}"))).collect()
+    let bodies = [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "<svg/onload=alert(1)>",
+        "<a href=javascript:alert(1)>x</a>",
+        "<iframe srcdoc='<script>1</script>'>",
+    ];
+    let openings = [
+        "",
+        "\"",
+        "'",
+        "\">",
+        "'>",
+        "</textarea>",
+        "</pre>",
+        "</title>",
+        "-->",
+        "]]>",
+        "&lt;",
+        "\" onfocus=alert(1) autofocus x=\"",
+    ];
+    openings
+        .iter()
+        .flat_map(|opening| bodies.iter().map(move |body| format!("{opening}{body}")))
+        .collect()
 }

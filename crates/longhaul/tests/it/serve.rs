@@ -52,7 +52,10 @@ fn a_tool_or_argument_that_does_not_exist_is_named() {
     assert!(ran.err.contains("echo"), "{ran:?}");
     let ran = rig.run(&["run", "echo", "txt=a"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.err.contains("txt") && ran.err.contains("text=TEXT"), "{ran:?}");
+    assert!(
+        ran.err.contains("txt") && ran.err.contains("text=TEXT"),
+        "{ran:?}"
+    );
     assert_eq!(rig.run(&["tasks", "zzzzzz"]).code, 3);
 }
 
@@ -121,7 +124,11 @@ fn after_kill_9_one_task_is_lost_and_the_other_runs_again() {
     let _server = rig.serve();
     let task = rig.run(&["--json", "tasks", "get", &lost]).out;
     let task: Value = serde_json::from_str(&task).unwrap();
-    assert_eq!((&task["state"], &task["reason"]), (&"lost".into(), &"interrupted".into()), "{task:#}");
+    assert_eq!(
+        (&task["state"], &task["reason"]),
+        (&"lost".into(), &"interrupted".into()),
+        "{task:#}"
+    );
     rig.until_state(&again, "done");
     assert_eq!(rig.run(&["tasks", "result", &again]).out.trim(), "attempt 2");
     assert_eq!(rig.run(&["--json", "tasks", "result", &finished]).out, before);
@@ -135,7 +142,11 @@ fn a_second_server_on_the_same_database_works_without_the_socket() {
     assert_eq!(rig.run(&["run", "echo", "text=x"]).code, 0);
     first.signal(Signal::SIGTERM);
     assert!(first.ended().success());
-    assert_eq!(rig.run(&["tasks"]).code, 5, "the socket went with the server that held it");
+    assert_eq!(
+        rig.run(&["tasks"]).code,
+        5,
+        "the socket went with the server that held it"
+    );
     drop(second);
 }
 
@@ -160,7 +171,10 @@ fn a_port_in_use_is_said_with_the_flag_that_mends_it() {
     let address = taken.local_addr().unwrap().to_string();
     let ran = rig.run(&["serve", "--bind", &address]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.err.contains("in use") && ran.err.contains("--bind"), "{ran:?}");
+    assert!(
+        ran.err.contains("in use") && ran.err.contains("--bind"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -170,7 +184,15 @@ fn run_starts_a_server_where_there_is_none() {
     assert_eq!((ran.code, ran.out.trim()), (0, "hello"), "{ran:?}");
     assert!(ran.err.contains("starting one in the background"), "{ran:?}");
     let doctor = rig.run(&["--json", "doctor"]).out;
-    let pid = doctor.split_once("pid ").unwrap().1.split(',').next().unwrap().parse().unwrap();
+    let pid = doctor
+        .split_once("pid ")
+        .unwrap()
+        .1
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM).unwrap();
 }
 
@@ -181,7 +203,10 @@ fn logs_never_hold_arguments_or_results() {
     rig.run(&["run", "echo", "text=sesame-1234"]);
     let logs = rig.run(&["logs", "-n", "1000"]);
     assert_eq!(logs.code, 0, "{logs:?}");
-    assert!(logs.out.contains("ready") && !logs.out.contains("sesame"), "{logs:?}");
+    assert!(
+        logs.out.contains("ready") && !logs.out.contains("sesame"),
+        "{logs:?}"
+    );
 }
 
 #[test]
@@ -189,5 +214,9 @@ fn the_demo_ends_as_it_promises() {
     let home = tempfile::tempdir().unwrap();
     let ran = crate::support::plain(&["demo"], home.path());
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.out.contains("lost") && ran.out.contains("done in attempt 2"), "{}", ran.out);
+    assert!(
+        ran.out.contains("lost") && ran.out.contains("done in attempt 2"),
+        "{}",
+        ran.out
+    );
 }

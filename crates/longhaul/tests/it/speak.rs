@@ -31,7 +31,9 @@ fn start(arguments: &[&str]) -> (Child, UnixStream) {
 
 fn line(stream: &UnixStream) -> Value {
     let mut text = String::new();
-    BufReader::new(stream.try_clone().unwrap()).read_line(&mut text).unwrap();
+    BufReader::new(stream.try_clone().unwrap())
+        .read_line(&mut text)
+        .unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -47,15 +49,24 @@ fn ask(arguments: &[&str], answer: impl FnOnce(&Value) -> String) -> (Value, Ran
 #[test]
 fn progress_is_one_line() {
     let (child, stream) = start(&["progress", "3", "10", "half \"way\"\n"]);
-    assert_eq!(line(&stream), json!({"progress": {"n": 3.0, "total": 10.0, "message": "half \"way\"\n"}}));
+    assert_eq!(
+        line(&stream),
+        json!({"progress": {"n": 3.0, "total": 10.0, "message": "half \"way\"\n"}})
+    );
     assert_eq!(Ran::of(child.wait_with_output().unwrap()).code, 0);
 }
 
 #[test]
 fn an_accepted_answer_is_printed_alone() {
-    let (said, ran) = ask(&["--text", "Where?", "--choices", "eu,us", "--default", "eu"], |id| {
-        format!("{}\n", json!({"answer": {"id": id, "action": "accept", "content": {"answer": "us"}}}))
-    });
+    let (said, ran) = ask(
+        &["--text", "Where?", "--choices", "eu,us", "--default", "eu"],
+        |id| {
+            format!(
+                "{}\n",
+                json!({"answer": {"id": id, "action": "accept", "content": {"answer": "us"}}})
+            )
+        },
+    );
     assert_eq!(said["ask"]["message"], "Where?");
     assert_eq!(said["ask"]["choices"], json!(["eu", "us"]));
     assert_eq!(said["ask"]["default"], "eu");
@@ -69,17 +80,26 @@ fn a_forms_answer_is_printed_as_json() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     fs::write(&form, schema.to_string()).unwrap();
     let (said, ran) = ask(&["--text", "How many?", "--form", form.to_str().unwrap()], |id| {
-        format!("{{\"answer\":{{\"id\":{id},\"action\":\"accept\",\"content\":{{\"n\":9007199254740993}}}}}}\n")
+        format!(
+            "{{\"answer\":{{\"id\":{id},\"action\":\"accept\",\"content\":{{\"n\":9007199254740993}}}}}}\n"
+        )
     });
     assert_eq!(said["ask"]["form"], schema);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "{\"n\":9007199254740993}\n"), "{ran:?}");
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "{\"n\":9007199254740993}\n"),
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn each_way_to_say_no_has_its_own_exit_code() {
     for (answer, code) in [
         (json!({"action": "decline"}), 10),
-        (json!({"action": "decline", "why": "a question needs a message"}), 10),
+        (
+            json!({"action": "decline", "why": "a question needs a message"}),
+            10,
+        ),
         (json!({"action": "cancel"}), 11),
         (json!({"action": "cancel", "why": "no_one_to_answer"}), 12),
     ] {

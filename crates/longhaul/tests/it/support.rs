@@ -33,7 +33,11 @@ impl Rig {
     /// A user with this configuration.
     pub(crate) fn new(config: &str) -> Rig {
         let home = tempfile::Builder::new().prefix("lh").tempdir().unwrap();
-        fs::write(home.path().join("longhaul.toml"), format!("[server]\nbind = \"127.0.0.1:0\"\n{config}")).unwrap();
+        fs::write(
+            home.path().join("longhaul.toml"),
+            format!("[server]\nbind = \"127.0.0.1:0\"\n{config}"),
+        )
+        .unwrap();
         Rig { home }
     }
 
@@ -78,9 +82,14 @@ impl Rig {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let ready: Value = serde_json::from_str(&line).expect("a ready server says where it is");
-        Server { child, address: ready["address"].as_str().unwrap().to_owned() }
+        Server {
+            child,
+            address: ready["address"].as_str().unwrap().to_owned(),
+        }
     }
 
     /// Calls a tool without waiting: the task's name.
@@ -189,8 +198,16 @@ impl Server {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        Http { status, head: head.to_owned(), body: body.to_owned() }
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(0);
+        Http {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
     }
 
     /// A GET of the local page.
@@ -219,7 +236,12 @@ impl Server {
     /// Opens the page with a link of the command line: the session's cookie.
     pub(crate) fn enter(&self, rig: &Rig) -> String {
         let link = rig.run(&["page"]).out;
-        let path = link.trim().split_once(&self.address).expect("a link to this server").1.to_owned();
+        let path = link
+            .trim()
+            .split_once(&self.address)
+            .expect("a link to this server")
+            .1
+            .to_owned();
         let opened = self.get(&path, "");
         assert_eq!(opened.status, 303, "{}", opened.head);
         opened.cookie()
@@ -243,17 +265,27 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn header(&self, name: &str) -> &str {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
-        headers.find(|(found, _)| found.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+        headers
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map_or("", |(_, value)| value)
     }
 
     fn cookie(&self) -> String {
-        self.header("set-cookie").split(';').next().unwrap_or_default().to_owned()
+        self.header("set-cookie")
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The value of a hidden field.
     pub(crate) fn hidden(&self, name: &str) -> String {
         let marked = format!("name=\"{name}\" value=\"");
-        let found = self.body.split_once(&marked).unwrap_or_else(|| panic!("no field {name}")).1;
+        let found = self
+            .body
+            .split_once(&marked)
+            .unwrap_or_else(|| panic!("no field {name}"))
+            .1;
         found.split('"').next().unwrap().to_owned()
     }
 }
@@ -270,6 +302,11 @@ pub(crate) fn longhaul() -> Command {
 
 /// Runs the binary as it is.
 pub(crate) fn plain(arguments: &[&str], directory: &Path) -> Ran {
-    let output = longhaul().args(arguments).env("HOME", directory).current_dir(directory).stdin(Stdio::null()).output();
+    let output = longhaul()
+        .args(arguments)
+        .env("HOME", directory)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output();
     Ran::of(output.unwrap())
 }
