@@ -7,7 +7,7 @@
 use longhaul_core::{event::Ask, task::Reader};
 use longhaul_mcp::{
     canon, clean,
-    form::Form,
+    form::{self, Form},
     frame::{Obj, Raw},
 };
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,13 @@ pub enum Unasked {
     /// More than `limits.asks_max`, or too many at once.
     #[error("too many questions")]
     TooMany,
-    /// The form breaks a rule, or asks for a secret.
+    /// It asks for something that a form may never ask for.
+    #[error("a form may not ask for a secret (`{word}`)")]
+    Secret {
+        /// The word that says so.
+        word: &'static str,
+    },
+    /// The form breaks a rule.
     #[error("{0}")]
     Form(String),
 }
@@ -138,6 +144,9 @@ pub fn question(question: &Question, bytes_max: u64) -> Result<Ask, Unasked> {
     params.set("message", message.as_str());
     params.set("requestedSchema", &form);
     let form = Form::parse(&params.to_raw()).map_err(|error| Unasked::Form(error.to_string()))?;
+    if let Some(word) = secret_asked(&form) {
+        return Err(Unasked::Secret { word });
+    }
     let mut request = Obj::default();
     request.set("method", "elicitation/create");
     request.set("params", &form.params());
@@ -161,6 +170,108 @@ pub fn question(question: &Question, bytes_max: u64) -> Result<Ask, Unasked> {
         body,
         bind,
     })
+}
+
+/// Words for secrets, each a run of whole words. A field's words are looked through for all of them, a message
+/// only for those of the first list: it may speak of a token without asking for one.
+const SECRETS: &[&str] = &[
+    "password",
+    "passwords",
+    "passphrase",
+    "passcode",
+    "passwort",
+    "kennwort",
+    "contraseña",
+    "mot de passe",
+    "api key",
+    "apikey",
+    "private key",
+    "secret key",
+    "access key",
+    "access token",
+    "refresh token",
+    "bearer token",
+    "seed phrase",
+    "recovery phrase",
+    "one time code",
+    "verification code",
+    "card number",
+    "credit card",
+    "cvv",
+    "cvc",
+    "social security",
+];
+const SECRETS_OF_FIELDS: &[&str] = &[
+    "secret",
+    "token",
+    "otp",
+    "pin",
+    "passwd",
+    "pwd",
+    "ssn",
+    "credential",
+    "credentials",
+];
+/// Compounds in which a word of a secret is harmless.
+const HARMLESS: &[&str] = &[
+    "token count",
+    "token limit",
+    "tokens",
+    "max token",
+    "token budget",
+    "key name",
+];
+
+/// The word for a secret in a form that has a field to type one into.
+fn secret_asked(form: &Form) -> Option<&'static str> {
+    let typed = form.fields().iter().filter(|field| match field.kind {
+        form::Kind::Text { .. } | form::Kind::Number { .. } => true,
+        form::Kind::Boolean | form::Kind::Choice(_) | form::Kind::Choices { .. } => false,
+    });
+    let mut in_message = None;
+    for field in typed {
+        let texts = [
+            Some(&field.name),
+            field.title.as_ref(),
+            field.description.as_ref(),
+        ];
+        for words in texts.into_iter().flatten().map(|text| words(text)) {
+            let plain = HARMLESS
+                .iter()
+                .fold(words, |words, known| words.replace(&format!(" {known} "), " "));
+            let found = |word: &&&'static str| plain.contains(&format!(" {word} "));
+            if let Some(word) = SECRETS.iter().chain(SECRETS_OF_FIELDS).find(found) {
+                return Some(word);
+            }
+        }
+        in_message = in_message.or_else(|| {
+            let words = words(form.message());
+            SECRETS
+                .iter()
+                .find(|word| words.contains(&format!(" {word} ")))
+                .copied()
+        });
+    }
+    in_message
+}
+
+/// The text as lower-case words with one space before, between and after; `apiKey` and `api_key` are two words.
+fn words(text: &str) -> String {
+    let mut words = String::from(" ");
+    let mut lower_before = false;
+    for c in text.chars() {
+        if (!c.is_alphanumeric() || (c.is_uppercase() && lower_before)) && !words.ends_with(' ') {
+            words.push(' ');
+        }
+        if c.is_alphanumeric() {
+            words.extend(c.to_lowercase());
+        }
+        lower_before = c.is_lowercase();
+    }
+    if !words.ends_with(' ') {
+        words.push(' ');
+    }
+    words
 }
 
 /// The form of a question that has one field, `answer`.

@@ -252,6 +252,7 @@ fn text(result: &Json) -> String {
 
 /// A tool `t` that runs a shell script with the value of `a` as `$1`.
 fn script(text: &str, more: &str) -> String {
+    let text = text.replace('{', "{{").replace('}', "}}");
     format!(
         "[tools.t]\ncommand = [\"sh\", \"-c\", '''{text}''', \"sh\", [\"{{a}}\"]]\nargs.a = \"string?\"\n{more}\n"
     )
@@ -290,9 +291,9 @@ args.n = "integer = 5"
 "#,
     )
     .await;
-    assert_eq!(rig.text("t", json!({})).await, "n=5|{x}|");
+    assert_eq!(rig.text("t", json!({})).await, "--|n=5|{x}|");
     let all = json!({ "crate": "core", "verbose": true, "filter": ["a", "b c"], "n": 7 });
-    assert_eq!(rig.text("t", all).await, "-p|core|--verbose|a|b c|n=7|{x}|");
+    assert_eq!(rig.text("t", all).await, "--|-p|core|--verbose|a|b c|n=7|{x}|");
 }
 
 fn misfits(toml: &str, args: &str) -> Vec<String> {
@@ -630,8 +631,9 @@ print(lines.readline(), end="")
 "#;
 
 async fn asking() -> Rig {
+    let asking = ASKING.replace('{', "{{").replace('}', "}}");
     Rig::new(&format!(
-        "[tools.t]\ncommand = [\"python3\", \"-c\", '''{ASKING}''', \"{{q}}\"]\nargs.q = \"string\"\n"
+        "[tools.t]\ncommand = [\"python3\", \"-c\", '''{asking}''', \"{{q}}\"]\nargs.q = \"string\"\n"
     ))
     .await
 }
@@ -737,11 +739,26 @@ fn a_form_is_checked_before_it_is_asked() {
         ask(json!({ "message": "m", "choices": ["a"], "form": {} })).unwrap_err(),
         Unasked::FormAndChoices
     );
-    let secret = json!({ "type": "object", "properties": { "password": { "type": "string" } } });
+    let named = |name: &str| {
+        let form = json!({ "type": "object", "properties": { name: { "type": "string" } } });
+        ask(json!({ "message": "m", "form": form }))
+    };
+    for (name, word) in [
+        ("apiKey", "api key"),
+        ("PASSWORD", "password"),
+        ("auth_token", "token"),
+        ("pin", "pin"),
+    ] {
+        assert_eq!(named(name).unwrap_err(), Unasked::Secret { word });
+    }
+    for name in ["token_count", "secretary", "spinning", "key_name"] {
+        assert!(named(name).is_ok(), "{name}");
+    }
     assert!(matches!(
-        ask(json!({ "message": "m", "form": secret })),
-        Err(Unasked::Form(_))
+        ask(json!({ "message": "Your password?" })),
+        Err(Unasked::Secret { .. })
     ));
+    assert!(ask(json!({ "message": "Reset the password?", "choices": ["yes", "no"] })).is_ok());
     let nested = json!({ "type": "object", "properties": { "a": { "type": "object" } } });
     assert!(matches!(
         ask(json!({ "message": "m", "form": nested })),
