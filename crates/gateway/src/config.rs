@@ -311,13 +311,22 @@ fn build(
             section
         }};
     }
-    let config = Config {
+    let mut config = Config {
         server: fixed!("server", Server),
         tasks: fixed!("tasks", Tasks),
         store: fixed!("store", Store),
         limits: fixed!("limits", Limits),
         tools: tools(&places["tools"], open, &mut problems, &mut warnings),
     };
+    match elsewhere(&config.store.url, env, open) {
+        Ok(url) => config.store.url = url,
+        Err(why) => {
+            let at = places["store"]
+                .get("url")
+                .map_or_else(|| At::whole("store.url"), |(_, node)| node.at.clone());
+            problems.add(&at, why);
+        }
+    }
     unknown(&table, &mut problems);
     check(&config, &places, &mut problems);
     if !problems.0.is_empty() {
@@ -372,6 +381,26 @@ fn unknown(table: &Table, problems: &mut Problems) {
             let nearest = suggestion(key, SECTIONS.iter().copied());
             problems.add(at, format!("unknown section or key `{key}`{nearest}"));
         }
+    }
+}
+
+/// The value itself, or what `env:NAME` or `file:PATH` refers to.
+fn elsewhere(
+    value: &str,
+    env: &[(String, String)],
+    open: &dyn Fn(&Path) -> io::Result<Source>,
+) -> Result<String, String> {
+    if let Some(name) = value.strip_prefix("env:") {
+        let found = env.iter().find(|(own, _)| own == name);
+        return found
+            .map(|(_, value)| value.clone())
+            .ok_or_else(|| format!("the variable `{name}` is not set"));
+    }
+    match value.strip_prefix("file:") {
+        Some(path) => open(Path::new(path))
+            .map(|source| source.text.trim_end().to_owned())
+            .map_err(|error| format!("cannot read `{path}`: {error}")),
+        None => Ok(value.to_owned()),
     }
 }
 

@@ -264,7 +264,7 @@ impl fmt::Display for Bytes {
     /// In the largest unit that leaves no remainder.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (unit, bytes) in SIZES {
-            if self.0 >= *bytes && self.0 % bytes == 0 {
+            if self.0 >= *bytes && self.0.is_multiple_of(*bytes) {
                 return write!(f, "{}{unit}", self.0 / bytes);
             }
         }
@@ -288,7 +288,9 @@ const SPANS: &[(&str, u64)] = &[
 
 /// A span as a setting writes it: the largest unit that leaves no remainder.
 pub fn written(span: Span) -> String {
-    let unit = SPANS.iter().find(|(_, ms)| span.0 >= *ms && span.0 % ms == 0);
+    let unit = SPANS
+        .iter()
+        .find(|(_, ms)| span.0 >= *ms && span.0.is_multiple_of(*ms));
     unit.map_or_else(|| "0s".to_owned(), |(unit, ms)| format!("{}{unit}", span.0 / ms))
 }
 

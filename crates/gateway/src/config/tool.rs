@@ -395,15 +395,19 @@ pub(super) fn read(
         files,
         problems,
     );
-    if tool.command.items.is_empty() && !table.contains_key("command") {
+    if tool.command.items.is_empty() && table.get("command").is_none_or(|(_, node)| is_empty_list(node)) {
         problems.add(at, format!("tool `{name}` needs a `command`"));
     }
-    check_command(&tool, place("command"), problems);
+    check_command(&tool, problems);
     check_names(&tool, place("stdin"), problems);
     check_output(&tool, &place, problems);
     tool.name = name.to_owned();
     tool.folder = beside(at, "");
     Some(tool)
+}
+
+fn is_empty_list(node: &Node) -> bool {
+    matches!(&node.data, Data::List(items) if items.is_empty())
 }
 
 fn is_tool_name(name: &str) -> bool {
@@ -454,7 +458,7 @@ fn load_schema(at: &At, path: &std::path::Path, files: &Files<'_>, problems: &mu
     }
 }
 
-fn check_command(tool: &Tool, at: &At, problems: &mut Problems) {
+fn check_command(tool: &Tool, problems: &mut Problems) {
     if let Some((at, program)) = tool.command.items.first() {
         match program.literal().as_deref() {
             None => problems.add(
@@ -464,8 +468,6 @@ fn check_command(tool: &Tool, at: &At, problems: &mut Problems) {
             Some("") => problems.add(at, "the program is empty"),
             Some(_) => {}
         }
-    } else if tool.command.items.is_empty() && at.line > 0 {
-        // An absent command was reported where the tool is declared.
     }
     script::check(&tool.command, problems);
     for (at, item) in &tool.command.items {

@@ -564,3 +564,29 @@ fn a_tool_without_a_description_is_warned_about() {
         "l.toml:1:8: tool `t` has no `description`; a model cannot know when to use it"
     );
 }
+
+#[test]
+fn the_url_of_the_store_may_stand_elsewhere() {
+    let url = |value: &str, env: &[(&str, &str)]| {
+        let toml = format!("[store]\nurl = \"{value}\"\n");
+        let files = [("longhaul.toml", toml.as_str()), ("/run/url", "postgres://b/c\n")];
+        read(&files, env).map(|loaded| loaded.config.store.url)
+    };
+    assert_eq!(
+        url("env:DB", &[("DB", "postgres://a/b")]),
+        Ok("postgres://a/b".into())
+    );
+    assert_eq!(url("file:/run/url", &[]), Ok("postgres://b/c".into()));
+    assert_eq!(
+        url("env:DB", &[]),
+        Err("longhaul.toml:2:7: the variable `DB` is not set".into())
+    );
+}
+
+#[test]
+fn an_empty_command_is_a_missing_one() {
+    wrong(
+        &tool("command = []"),
+        "longhaul.toml:1:8: tool `t` needs a `command`",
+    );
+}
