@@ -26,7 +26,7 @@ pub(crate) fn object(schema: &RawValue, typed: &[String]) -> Result<Box<RawValue
                     .map_err(|error| Failure::usage(format!("`{name}` is no JSON: {error}")))?;
                 members.insert(known(&fields, name)?.to_owned(), value);
             }
-            Some((name, value)) if fields.len() != 1 || fields.iter().any(|field| field.name == name) => {
+            Some((name, value)) if fields.len() != 1 || looks_like_a_name(name) => {
                 values.entry(name).or_default().push(value.to_owned());
             }
             Some(_) | None => match fields.as_slice() {
@@ -91,6 +91,15 @@ pub(crate) fn usage(fields: &[Field]) -> String {
         })
         .collect();
     words.join(" ")
+}
+
+/// `path=x` names a field, also where there is one only; `a b=c` is a value.
+fn looks_like_a_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
 fn known<'a>(fields: &[Field], name: &'a str) -> Result<&'a str, Failure> {

@@ -69,6 +69,15 @@ impl Exit {
     }
 }
 
+/// The exit codes as `--help` shows them.
+pub(crate) fn table() -> String {
+    let mut text = String::from("Exit codes:");
+    for (exit, meaning) in Exit::ALL {
+        text.push_str(&format!("\n  {:>3}  {meaning}", exit.code()));
+    }
+    text
+}
+
 /// Why a command did not do what it was asked: what, with what, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {

@@ -12,7 +12,7 @@ use longhaul_gateway::admin::api::State;
     name = "longhaul",
     version,
     disable_help_subcommand = true,
-    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 unreachable, 6 cancelled, 7 timed out, 70 fault of Longhaul"
+    after_help = crate::exit::table()
 )]
 pub(crate) struct Flags {
     /// What every command knows.
@@ -70,9 +70,6 @@ pub(crate) enum Command {
     Ask(Ask),
     /// Report progress, from inside a tool's command
     Progress(Progress),
-    /// Runs one command of a tool, under the server
-    #[command(name = "__shim", hide = true)]
-    Shim,
 }
 
 /// `run`
@@ -269,10 +266,6 @@ pub(crate) struct Progress {
 
 /// The states of a task, as `--status` takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[expect(
-    missing_docs,
-    reason = "each is the state of the same name in `admin::api::State`"
-)]
 pub(crate) enum Status {
     Held,
     Queued,

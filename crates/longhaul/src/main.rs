@@ -53,7 +53,6 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Progress(flags) => command::speak::progress(&flags),
         Command::Completions(flags) => command::completions::completions(&flags),
         Command::Config(flags) => command::config::config(common, &flags),
-        Command::Shim => Err(Failure::usage("`__shim` is started by the server")),
         Command::Serve(flags) => serving(common, &flags),
         Command::Run(flags) => commanding(command::run::run(common, &flags)),
         Command::Tasks(flags) => commanding(command::tasks::tasks(common, &flags)),
