@@ -193,6 +193,7 @@ fn text_from_a_tool_never_becomes_markup() {
     );
     let server = rig.serve();
     let cookie = server.enter(&rig);
+    let mut asked = 0;
     for (at, payload) in payloads().iter().enumerate() {
         let form = json!({"type": "object", "properties": {
             "a": {"type": "string", "title": payload, "description": payload, "default": payload},
@@ -207,11 +208,13 @@ fn text_from_a_tool_never_becomes_markup() {
             is_only_ours(&server.get(path, &cookie), payload);
         }
         if task["state"] == "asking" {
+            asked += 1;
             assert_eq!(rig.run(&["answer", &name, "--decline"]).code, 0);
             rig.until_state(&name, "done");
         }
         is_only_ours(&server.get(&pages[2], &cookie), payload);
     }
+    assert_eq!(asked, payloads().len(), "every payload was shown in a form");
 }
 
 /// Reads the page as a browser's tokenizer does: every tag and attribute must be one that the page itself writes.
@@ -282,7 +285,7 @@ fn payloads() -> Vec<String> {
         "</textarea>",
         "</pre>",
         "</title>",
-        "-->",
+        "x-->",
         "]]>",
         "&lt;",
         "\" onfocus=alert(1) autofocus x=\"",
