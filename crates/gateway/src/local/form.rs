@@ -272,7 +272,9 @@ fn field(name: String, property: &Value, required: bool) -> Field {
     let default = match &property["default"] {
         Value::Null => Vec::new(),
         Value::Array(items) => items.iter().map(shown).collect(),
-        value => vec![shown(value)],
+        value @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            vec![shown(value)]
+        }
     };
     Field {
         label: text("title").unwrap_or_else(|| name.clone()),

@@ -6,9 +6,10 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use longhaul_engine::clock;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -101,7 +102,7 @@ impl Rig {
 
     /// Waits until the task is as the test says.
     pub(crate) fn until(&self, name: &str, done: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = clock::monotonic() + PATIENCE;
         let mut watch = None;
         loop {
             let ran = self.run(&["--json", "tasks", "get", name]);
@@ -109,7 +110,10 @@ impl Rig {
             if done(&task) {
                 return task;
             }
-            assert!(Instant::now() < deadline, "{name} never came so far: {task:#}");
+            assert!(
+                clock::monotonic() < deadline,
+                "{name} never came so far: {task:#}"
+            );
             // The next version of the task is the signal; a settled task has none.
             let next = watch.get_or_insert_with(|| Watch::begin(self, name)).next();
             if next.is_none() {
@@ -290,6 +294,10 @@ impl Http {
 }
 
 /// The binary in an environment without anything of the machine.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the binary under test is no task's work"
+)]
 pub(crate) fn longhaul() -> Command {
     let mut command = Command::new(LONGHAUL);
     command.env_clear();
