@@ -21,9 +21,10 @@ use axum::{
     routing::any,
 };
 use longhaul_mcp::{
-    Incoming, Message, Reply, RequestId,
+    Incoming, Message, Reply, RequestId, RpcError,
     header::Headers,
     malformed::Malformed,
+    rpc_error::Data,
     scan,
     v2026_07_28::{self as edge, Offer},
 };
@@ -142,7 +143,7 @@ async fn serve(shared: Shared, incoming: Incoming, streams: bool) -> Response {
         Handled::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
         Handled::Call(held) => {
             let reply = held.finish().await;
-            single(&id, &reply)
+            taken(&id, &reply)
         }
         Handled::Listen(listener) if streams => sse::listen(shared, id, *listener),
         Handled::Listen(_) => text(
@@ -161,6 +162,26 @@ fn single(id: &RequestId, reply: &Reply) -> Response {
             .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// As [`single`], for a call that was taken: an error is then the tool's own, and its code says nothing about
+/// this exchange. A tool's `-32601` must not look like a missing method of this server (D-9).
+fn taken(id: &RequestId, reply: &Reply) -> Response {
+    match reply {
+        Reply::Error(RpcError {
+            data: Data::None | Data::Raw(_),
+            ..
+        }) => json(200, edge::render(reply, id)),
+        Reply::Error(_)
+        | Reply::Discover(_)
+        | Reply::Tools(_)
+        | Reply::Result(_)
+        | Reply::InputRequired { .. }
+        | Reply::TaskCreated(_)
+        | Reply::Task(_)
+        | Reply::Ack
+        | Reply::ListenEnded => single(id, reply),
+    }
 }
 
 fn refused(malformed: &Malformed) -> Response {
@@ -223,9 +244,9 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
 fn retry_after(reply: &Reply) -> Option<u64> {
     let Reply::Error(error) = reply else { return None };
     match &error.data {
-        longhaul_mcp::rpc_error::Data::Refusal(refusal) => refusal
+        Data::Refusal(refusal) => refusal
             .retry_after_ms
             .map(|milliseconds| milliseconds.div_ceil(1000)),
-        longhaul_mcp::rpc_error::Data::None | longhaul_mcp::rpc_error::Data::Raw(_) => None,
+        Data::None | Data::Raw(_) => None,
     }
 }

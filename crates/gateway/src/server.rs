@@ -183,7 +183,7 @@ fn dispatch_settings(config: &Config, mcp_url: String) -> dispatch::Settings {
             max: tasks.poll_max,
             slow: tasks.poll_slow,
         },
-        expired_kept: tasks.tombstone,
+        expired_kept: tasks.expired_kept,
         ..dispatch::Settings::default()
     }
 }

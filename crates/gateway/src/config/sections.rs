@@ -28,7 +28,7 @@ section! {
         values_max: u32 = "100000" in 1000..=10000000, since "0.1.0";
         /// The most open connections.
         connections_max: u32 = "1024" in 8..=65536, since "0.1.0";
-        /// How long a client may take to send its headers, and then its body.
+        /// How long a client may take to send its body.
         read_timeout: Span = "15s" in 1000..=600000, since "0.1.0";
         /// How often a silent stream sends a keep-alive.
         keep_alive: Span = "15s" in 1000..=600000, since "0.1.0";
@@ -54,14 +54,12 @@ section! {
         ttl: Span = "7d" in 1000..=31536000000, since "0.1.0";
         /// The longest time to live that a caller or a tool may ask for.
         ttl_max: Span = "30d" in 1000..=31536000000, since "0.1.0";
-        /// How long its owner still reads that an expired task has expired.
-        tombstone: Span = "7d" in 0..=31536000000, since "0.1.0";
+        /// How long a task is kept after its time to live, so that its owner can read how it ended.
+        expired_kept: Span = "1h" in 0..=31536000000, since "0.1.0";
         /// The most open tasks of one owner.
         open_max: u32 = "200" in 1..=100000, since "0.1.0";
         /// The most calls of one owner that are held open without being tasks.
         held_max: u32 = "200" in 1..=100000, since "0.1.0";
-        /// The most answers, cancels and polls faster than the hint for one task.
-        calls_max: u32 = "1000" in 10..=1000000, since "0.1.0";
         /// How long a call is waited for before it becomes a task; `0s` is at once.
         promote_after: Span = "2s" in 0..=600000, since "0.1.0";
         /// The shortest poll interval that is hinted.
@@ -91,8 +89,6 @@ section! {
         path: Option<PathBuf> = "", since "0.1.0";
         /// Accept a SQLite file on a network file system, where its locks may not hold.
         allow_network_file_system: bool = "false", since "0.1.0";
-        /// How long the store may be out of reach before requests are refused.
-        unreadable_after: Span = "10s" in 1000..=600000, since "0.1.0";
     }
 }
 
