@@ -84,15 +84,15 @@ impl Server {
         if !bind.ip().is_loopback() {
             return Err(BindError::NotLoopback(bind));
         }
-        let tcp = TcpListener::bind(bind)
-            .await
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::AddrInUse => BindError::AddressInUse(bind),
-                _ => BindError::System {
-                    address: bind,
-                    source,
-                },
-            })?;
+        let tcp = TcpListener::bind(bind).await.map_err(|source| {
+            if source.kind() == io::ErrorKind::AddrInUse {
+                return BindError::AddressInUse(bind);
+            }
+            BindError::System {
+                address: bind,
+                source,
+            }
+        })?;
         let address = tcp.local_addr().map_err(|source| BindError::System {
             address: bind,
             source,

@@ -4,7 +4,7 @@
 //! The fence is left out of a state's identity: only its equality with a report's matters, and the walk tries
 //! reports of the present and of the last claim.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, panic::resume_unwind, thread};
 
 use longhaul_core::{
     Birth, Body, Event, Fence, Millis, QuestionKey, Reason, Run, RunnerId, Span, Task, decide,
@@ -48,21 +48,63 @@ struct Walk {
 #[test]
 fn every_reachable_state_keeps_the_rules() {
     choose_fault();
-    let (mut states, mut steps) = (0, 0);
-    let mut rows = vec![0; table::ROWS.len()];
-    for birth in births() {
-        let walk = Walk::of(&birth);
-        walk.every_state_can_end();
-        states += walk.nodes.len();
-        steps += walk.steps;
-        for (total, used) in rows.iter_mut().zip(&walk.rows) {
-            *total += used;
-        }
-    }
+    let births: Vec<Birth> = births().collect();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let seen = thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|first| {
+                let part = births.iter().skip(first).step_by(threads);
+                scope.spawn(move || part.map(Seen::of).fold(Seen::nothing(), Seen::with))
+            })
+            .collect();
+        started
+            .into_iter()
+            .map(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .fold(Seen::nothing(), Seen::with)
+    });
+    let Seen { states, steps, rows } = seen;
     for (row, used) in table::ROWS.iter().zip(&rows) {
         assert!(*used > 0, "no step takes this row of the table: {row:?}");
     }
     eprintln!("{states} states, {steps} steps, {} rows of the table", rows.len());
+}
+
+/// How much was walked.
+struct Seen {
+    states: usize,
+    steps: usize,
+    /// How often each row of the table was taken.
+    rows: Vec<usize>,
+}
+
+impl Seen {
+    fn nothing() -> Seen {
+        Seen {
+            states: 0,
+            steps: 0,
+            rows: vec![0; table::ROWS.len()],
+        }
+    }
+
+    /// Walks all that can come of one birth.
+    fn of(birth: &Birth) -> Seen {
+        let walk = Walk::of(birth);
+        walk.every_state_can_end();
+        Seen {
+            states: walk.nodes.len(),
+            steps: walk.steps,
+            rows: walk.rows,
+        }
+    }
+
+    fn with(mut self, other: Seen) -> Seen {
+        self.states += other.states;
+        self.steps += other.steps;
+        for (total, used) in self.rows.iter_mut().zip(&other.rows) {
+            *total += used;
+        }
+        self
+    }
 }
 
 /// Every combination of rules, capabilities and approval.

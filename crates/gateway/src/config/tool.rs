@@ -207,10 +207,25 @@ pub(super) fn object_schema(settings: &[Setting]) -> Json {
     let properties = settings.iter().map(|setting| {
         let mut schema = setting.schema.clone();
         schema["description"] = setting.text.as_str().into();
+        if let Some(default) = default_of(setting) {
+            schema["default"] = default;
+        }
         (setting.key.to_owned(), schema)
     });
     let properties: serde_json::Map<String, Json> = properties.collect();
     serde_json::json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+/// The default as a file would hold it; none where it is nothing, or has a meaning that no value has.
+fn default_of(setting: &Setting) -> Option<Json> {
+    if setting.default.is_empty() {
+        return None;
+    }
+    match setting.schema["type"].as_str() {
+        Some("boolean" | "integer") => setting.default.parse().ok(),
+        Some("array") => Some(setting.default.split(',').map(str::trim).collect()),
+        _ => Some(setting.default.into()),
+    }
 }
 
 /// What the program reads on standard input.

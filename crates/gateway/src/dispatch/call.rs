@@ -188,7 +188,7 @@ impl Dispatch {
         let draining = self.is_draining();
         let judge = move |snapshot: &Snapshot| {
             if let Some(existing) = &snapshot.task {
-                let same = existing.digest == digest || longhaul_core::fault!("idempotency_digest_ignored");
+                let same = existing.digest == digest || longhaul_core::fault!("one-key-for-any-call");
                 return Verdict::Refuse(if same {
                     Born::Same(existing.id)
                 } else {

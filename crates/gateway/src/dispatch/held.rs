@@ -46,7 +46,7 @@ struct Stream {
 /// The next thing that a call has for its client.
 pub enum Step {
     /// Something beside the reply; more follows.
-    Push(Push),
+    Push(Box<Push>),
     /// The reply; nothing follows.
     Reply(Box<Reply>),
 }
@@ -105,7 +105,7 @@ impl Held {
                 Ok(Looked::Again) => {}
                 Ok(Looked::Wait { version }) => {
                     if let Some(push) = self.wait(version).await {
-                        return Step::Push(push);
+                        return Step::Push(Box::new(push));
                     }
                 }
                 Err(error) => return self.reply(Reply::Error(error)),
@@ -127,7 +127,7 @@ impl Held {
             return Err(RpcError::task_expired());
         };
         if let Some(push) = self.stream.next_push() {
-            return Ok(Looked::Step(Step::Push(push)));
+            return Ok(Looked::Step(Step::Push(Box::new(push))));
         }
         match &row.task.phase {
             Phase::Finished(outcome) => {

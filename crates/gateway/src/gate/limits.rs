@@ -6,7 +6,7 @@ pub(super) fn check(view: &View<'_>) -> Result<(), Refusal> {
     match view.action {
         Action::Call if view.draining => Err(Refusal::Draining),
         Action::Call
-            if view.open_tasks >= view.open_max && !longhaul_core::fault!("gate_open_cap_ignored") =>
+            if view.open_tasks >= view.open_max && !longhaul_core::fault!("open-tasks-without-limit") =>
         {
             Err(Refusal::TaskLimit {
                 open_max: view.open_max,

@@ -6,7 +6,7 @@ pub(super) fn check(view: &View<'_>) -> Result<(), Refusal> {
     match view.action {
         Action::Call | Action::List => Ok(()),
         Action::Get | Action::Update | Action::Cancel | Action::Listen => {
-            if view.task_owner == Some(view.caller) || longhaul_core::fault!("gate_wrong_owner_passes") {
+            if view.task_owner == Some(view.caller) || longhaul_core::fault!("passes-another-owner") {
                 Ok(())
             } else {
                 Err(Refusal::NotFound)

@@ -1,4 +1,7 @@
 //! The gateway at its public entries.
+//!
+//! With the feature `faults` the environment variable `LONGHAUL_FAULT` names a guard to take away; a test of this
+//! binary must then fail.
 
 mod authorization;
 mod calls;

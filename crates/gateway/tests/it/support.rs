@@ -1,11 +1,6 @@
 //! A gateway on the memory store with a few scripted tools, spoken to over its real HTTP router.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body as HttpBody, http::Request};
 use http_body_util::BodyExt as _;
@@ -36,27 +31,26 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-pub const ADDRESS: &str = "127.0.0.1:7410";
+pub(crate) const ADDRESS: &str = "127.0.0.1:7410";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One gateway.
-pub struct World {
+pub(crate) struct World {
     pub dispatch: Dispatch,
-    pub engine: Engine,
     router: Router,
     open: watch::Sender<bool>,
 }
 
 /// What a client declares, besides its version.
 #[derive(Clone)]
-pub struct Client {
+pub(crate) struct Client {
     pub tasks: bool,
     pub capabilities: Value,
     pub accept: &'static str,
 }
 
 impl Client {
-    pub fn with_tasks() -> Client {
+    pub(crate) fn with_tasks() -> Client {
         Client {
             tasks: true,
             capabilities: json!({ "elicitation": {} }),
@@ -64,7 +58,7 @@ impl Client {
         }
     }
 
-    pub fn without_tasks() -> Client {
+    pub(crate) fn without_tasks() -> Client {
         Client {
             tasks: false,
             ..Client::with_tasks()
@@ -75,18 +69,18 @@ impl Client {
 const BOTH: &str = "application/json, text/event-stream";
 
 /// A reply over HTTP.
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub body: Value,
 }
 
 impl Answer {
-    pub fn result(&self) -> &Value {
+    pub(crate) fn result(&self) -> &Value {
         assert!(self.body.get("error").is_none(), "an error: {}", self.body);
         &self.body["result"]
     }
 
-    pub fn code(&self) -> i64 {
+    pub(crate) fn code(&self) -> i64 {
         self.body["error"]["code"]
             .as_i64()
             .unwrap_or_else(|| panic!("no error: {}", self.body))
@@ -94,11 +88,12 @@ impl Answer {
 }
 
 impl World {
-    pub async fn start() -> World {
+    pub(crate) async fn start() -> World {
         World::with(Settings::default()).await
     }
 
-    pub async fn with(settings: Settings) -> World {
+    pub(crate) async fn with(settings: Settings) -> World {
+        longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
         let open = watch::Sender::new(false);
         let catalog = Arc::new(catalog(&open));
         let engine = Engine::new(
@@ -118,18 +113,17 @@ impl World {
         );
         World {
             dispatch,
-            engine,
             router,
             open,
         }
     }
 
     /// Lets `waits` return.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.open.send_replace(true);
     }
 
-    pub async fn send(&self, request: Request<HttpBody>) -> (u16, Vec<u8>) {
+    pub(crate) async fn send(&self, request: Request<HttpBody>) -> (u16, Vec<u8>) {
         let response = self
             .router
             .clone()
@@ -149,7 +143,7 @@ impl World {
         )
     }
 
-    pub async fn rpc(&self, client: &Client, method: &str, params: Value) -> Answer {
+    pub(crate) async fn rpc(&self, client: &Client, method: &str, params: Value) -> Answer {
         let (status, bytes) = self.send(post(client, method, params)).await;
         Answer {
             status,
@@ -157,7 +151,7 @@ impl World {
         }
     }
 
-    pub async fn call(&self, client: &Client, tool: &str, arguments: Value) -> Answer {
+    pub(crate) async fn call(&self, client: &Client, tool: &str, arguments: Value) -> Answer {
         self.rpc(
             client,
             "tools/call",
@@ -166,13 +160,13 @@ impl World {
         .await
     }
 
-    pub async fn get(&self, id: &str) -> Answer {
+    pub(crate) async fn get(&self, id: &str) -> Answer {
         self.rpc(&Client::with_tasks(), "tasks/get", json!({ "taskId": id }))
             .await
     }
 
     /// The task once it has one of these statuses.
-    pub async fn until(&self, id: &str, statuses: &[&str]) -> Value {
+    pub(crate) async fn until(&self, id: &str, statuses: &[&str]) -> Value {
         let deadline = clock::monotonic() + PATIENCE;
         loop {
             let task = self.get(id).await.result().clone();
@@ -185,7 +179,7 @@ impl World {
     }
 
     /// The frames of a stream, as they come.
-    pub async fn stream(&self, client: &Client, method: &str, params: Value) -> Frames {
+    pub(crate) async fn stream(&self, client: &Client, method: &str, params: Value) -> Frames {
         let response = self
             .router
             .clone()
@@ -201,14 +195,14 @@ impl World {
 }
 
 /// A stream of events.
-pub struct Frames {
+pub(crate) struct Frames {
     body: HttpBody,
     buffer: Vec<u8>,
 }
 
 impl Frames {
     /// The next frame; `None` at the end.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
@@ -226,7 +220,7 @@ impl Frames {
     }
 }
 
-pub fn post(client: &Client, method: &str, mut params: Value) -> Request<HttpBody> {
+pub(crate) fn post(client: &Client, method: &str, mut params: Value) -> Request<HttpBody> {
     let mut capabilities = client.capabilities.clone();
     if client.tasks {
         capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
@@ -276,7 +270,6 @@ fn catalog(open: &watch::Sender<bool>) -> Catalog {
     let opened = open.subscribe();
     let tool = |name: &str, support, work: Script| entry(name, support, work);
     let waits = {
-        let opened = opened.clone();
         script(move |_, context: Context| {
             let mut opened = opened.clone();
             async move {
