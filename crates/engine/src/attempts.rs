@@ -198,6 +198,10 @@ impl Entry {
         if fence.0 == 0 {
             return;
         }
+        // A commit is told after it is done, so a row from before this claim may come late. It says nothing of it.
+        if row.task.fence < fence {
+            return;
+        }
         let goes_on = match row.task.run {
             Run::Leased(runner) | Run::Running(runner) => runner == me && row.task.fence == fence,
             Run::Stopping(_) | Run::Held | Run::Queued { .. } | Run::Parked | Run::StopOwed | Run::Idle => {

@@ -13,6 +13,7 @@ use crate::support::*;
 
 on_each_store!(
     a_call_is_run_once_and_its_result_kept,
+    many_calls_at_once_all_return,
     an_error_of_the_tool_is_kept_as_it_is,
     the_start_is_committed_before_the_tool_begins,
     a_tool_that_panics_ends_its_task_and_no_other,
@@ -21,6 +22,25 @@ on_each_store!(
     of_many_notes_the_newest_is_stored_and_not_each,
     whoever_follows_a_call_sees_each_note,
 );
+
+/// A commit is told after it is done. What is told late says nothing about a claim that came since: with many
+/// calls on several threads some births are told after their claims.
+async fn many_calls_at_once_all_return(rig: Rig) {
+    let tools = Toolbox::one("echo", |call, _| async move { returned(&call.name) });
+    let engine = rig.engine(tools).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let engine = engine.clone();
+        calls.spawn(async move { finished(&engine, call(&engine, "echo").await).await });
+    }
+    for row in calls.join_all().await {
+        assert!(
+            matches!(row.task.phase, Phase::Finished(Outcome::Returned { .. })),
+            "{:?}",
+            row.task.phase
+        );
+    }
+}
 
 async fn a_call_is_run_once_and_its_result_kept(rig: Rig) {
     let stage = Stage::new();
