@@ -8,4 +8,6 @@ mod cli;
 mod page;
 mod serve;
 mod speak;
+mod stop;
 mod support;
+mod wrong_input;

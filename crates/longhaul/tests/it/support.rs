@@ -200,17 +200,7 @@ impl Server {
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|code| code.parse().ok())
-            .unwrap_or(0);
-        Http {
-            status,
-            head: head.to_owned(),
-            body: body.to_owned(),
-        }
+        Http::parse(&text)
     }
 
     /// A GET of the local page.
@@ -266,6 +256,21 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    /// A whole reply.
+    pub(crate) fn parse(text: &str) -> Http {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(0);
+        Http {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    }
+
     pub(crate) fn header(&self, name: &str) -> &str {
         let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
         headers
