@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use longhaul_core::{Span, task::Rules};
 use longhaul_engine::tool::{Tool as Work, Tools};
-use longhaul_mcp::{frame::Raw, reply::Tool as Listing, request::Answers, v2026_07_28::ToolRule};
+use longhaul_mcp::{ToolRule, frame::Raw, reply::Tool as Listing, request::Answers};
 
 /// Every tool of this server, in the order in which the config names them (B-53).
 #[derive(Clone, Default)]

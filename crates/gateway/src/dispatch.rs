@@ -181,7 +181,9 @@ impl Dispatch {
     fn discover(&self) -> Reply {
         Reply::Discover(Discovery {
             tasks: self.inner.settings.tasks_enabled,
-            logging: true,
+            // The catalog is made once, and no tool has a way to send a log message.
+            tools_change: false,
+            logging: false,
             instructions: Some(INSTRUCTIONS.to_owned()),
             cache: self.cache(),
         })

@@ -71,6 +71,8 @@ pub enum Push {
 pub struct Discovery {
     /// The tasks extension is offered.
     pub tasks: bool,
+    /// Listeners are told when the list of tools changes.
+    pub tools_change: bool,
     /// Log messages of a call are sent to clients that set a level.
     pub logging: bool,
     /// For the model: how to use the server.

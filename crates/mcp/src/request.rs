@@ -8,7 +8,7 @@ use std::fmt;
 use longhaul_core::QuestionKey;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::frame::Raw;
+use crate::{frame::Raw, header::Mirror};
 
 /// One frame from a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,6 +168,15 @@ pub struct CallTool {
     /// Tasks that the call says it relates to, unchecked: foreign and unknown ones are treated as absent
     /// (C-51). At most 16.
     pub related_tasks: Vec<String>,
+}
+
+/// What a tool demands of the frame that calls it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolRule {
+    /// The arguments that headers mirror.
+    pub mirrors: Vec<Mirror>,
+    /// A call always becomes a task, so the client must take tasks (C-5).
+    pub requires_task: bool,
 }
 
 /// One answer: the key of a question, and a bare result object.

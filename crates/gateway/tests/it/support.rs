@@ -21,10 +21,10 @@ use longhaul_gateway::{
     sealed_id::Keys,
 };
 use longhaul_mcp::{
+    ToolRule,
     frame::Raw,
     reply::{Annotations, TaskSupport, Tool as Listing},
     request::Answers,
-    v2026_07_28::ToolRule,
 };
 use longhaul_store::{Runner, memory::Memory};
 use serde_json::{Value, json};

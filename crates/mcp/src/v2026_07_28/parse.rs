@@ -5,10 +5,10 @@ use super::{SUPPORTED, VERSION};
 use crate::{
     canon, clean,
     frame::{Frame, Obj, Raw, request_id},
-    header::{Headers, Mirror},
+    header::Headers,
     malformed::{Malformed, Rule},
     meta::{self, Generation, Meta},
-    request::{CallTool, Filter, Incoming, Message, Notice, Request, RequestId, Response},
+    request::{CallTool, Filter, Incoming, Message, Notice, Request, RequestId, Response, ToolRule},
     scan::{self, Limits},
 };
 
@@ -23,15 +23,6 @@ pub struct Offer<'a> {
     pub limits: Limits,
     /// The rules of the tool of this name; `None` when there is no such tool, which is not judged here.
     pub tool: &'a dyn Fn(&str) -> Option<&'a ToolRule>,
-}
-
-/// What a tool demands of the frame that calls it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolRule {
-    /// The arguments that headers mirror.
-    pub mirrors: Vec<Mirror>,
-    /// A call always becomes a task, so the client must take tasks (C-5).
-    pub requires_task: bool,
 }
 
 /// Reads one frame. `headers` are those of its HTTP request; `None` on stdio, where there are none.

@@ -149,7 +149,11 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
 
 fn discover(discovery: &Discovery) -> Obj {
     let mut capabilities = Obj::default();
-    capabilities.edit("tools", |tools| tools.set("listChanged", &true));
+    capabilities.edit("tools", |tools| {
+        if discovery.tools_change {
+            tools.set("listChanged", &true);
+        }
+    });
     if discovery.logging {
         capabilities.edit("logging", |_| {});
     }

@@ -66,6 +66,7 @@ fn returned(body: &str, is_error: bool) -> Phase {
 fn discovery_names_versions_and_capabilities() {
     let discovery = Discovery {
         tasks: true,
+        tools_change: true,
         logging: true,
         instructions: Some("Hi.".to_owned()),
         cache: PRIVATE,
@@ -93,12 +94,13 @@ fn discovery_names_versions_and_capabilities() {
     );
     let plain = Discovery {
         tasks: false,
+        tools_change: false,
         logging: false,
         instructions: None,
         ..discovery
     };
     let shown = result(Official::Core, "DiscoverResult", &Reply::Discover(plain));
-    assert_eq!(shown["capabilities"], json!({ "tools": { "listChanged": true } }));
+    assert_eq!(shown["capabilities"], json!({ "tools": {} }));
 }
 
 #[test]

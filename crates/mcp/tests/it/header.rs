@@ -1,9 +1,9 @@
 //! B-21 to B-26: headers say what the body says, or the request is refused.
 
 use longhaul_mcp::{
+    ToolRule,
     header::{BadMirror, mirrors},
     malformed::Rule,
-    v2026_07_28::ToolRule,
 };
 use serde_json::{Value, json};
 

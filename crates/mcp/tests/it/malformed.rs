@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use longhaul_mcp::{
-    Malformed, RequestId,
+    Malformed, RequestId, ToolRule,
     malformed::Rule,
     scan::{self, BadText},
-    v2026_07_28::{ToolRule, render_malformed},
+    v2026_07_28::render_malformed,
 };
 use serde_json::{Value, json};
 

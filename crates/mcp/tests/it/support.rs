@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use longhaul_core::{Millis, Phase};
 use longhaul_mcp::{
-    Incoming, Malformed, Message, Request, TaskView,
+    Incoming, Malformed, Message, Request, TaskView, ToolRule,
     frame::Raw,
     header::Headers,
     scan::Limits,
-    v2026_07_28::{self, Offer, ToolRule},
+    v2026_07_28::{self, Offer},
 };
 use serde_json::{Value, json};
 
