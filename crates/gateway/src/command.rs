@@ -22,13 +22,14 @@ use std::{
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use longhaul_core::{
     Span,
+    event::Ask,
     task::{OnCrash, OnSilence, Rules},
 };
 use longhaul_engine::{
     process::{self, Ended, Fact, Facts, Input, Lines, Orders, Reason, Shim, Spec},
     tool::{Call, Context, Finish, Running, Settled, Tool},
 };
-use longhaul_mcp::{frame::Raw, header, reply, request::Answers, v2026_07_28::ToolRule};
+use longhaul_mcp::{ToolRule, frame::Raw, header, reply, request::Answers};
 use serde_json::{Map, Value as Json};
 
 use self::{arguments::Checker, descriptor::Said, lines::Patterns};
@@ -36,6 +37,7 @@ use crate::{
     catalog::Entry,
     config::{self, Limits, Tasks},
     outbound::{self, Question, Unasked},
+    view,
 };
 
 /// Variables that every program gets from the server's environment.
@@ -114,10 +116,19 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
         ttl: tool.ttl.unwrap_or(tasks.ttl),
         promote_after: tool.promote_after.unwrap_or(tasks.promote_after),
         asks_first: tool.asks_first,
-        needs: Answers::default(),
+        needs: needs(&tool.needs),
         arguments: Arc::clone(&command.checker) as Arc<_>,
         work: Arc::new(command),
     })
+}
+
+fn needs(listed: &[config::Need]) -> Answers {
+    Answers {
+        form: listed.contains(&config::Need::Form),
+        url: listed.contains(&config::Need::Url),
+        sampling: listed.contains(&config::Need::Sampling),
+        roots: listed.contains(&config::Need::Roots),
+    }
 }
 
 /// The rules that the tool's tasks are born with.
@@ -282,10 +293,15 @@ impl Command {
             Ok(started) => started,
             Err(error) => return result::refused(&cannot(&error)),
         };
-        let Some(ended) = Following::new(self, context, orders).follow(facts).await else {
+        let declared = view::Context::decode(&call.context).answers.into();
+        let mut following = Following::new(self, context, orders, declared);
+        let Some(ended) = following.follow(facts).await else {
             return result::refused(&format!("`{}` ended, and how was not seen.", self.shown));
         };
         match ended.reason {
+            Reason::Stopped if following.nobody && ended.confirmed => {
+                Finish::Failed(longhaul_core::Reason::NobodyToAnswer)
+            }
             Reason::Stopped => Finish::Stopped {
                 confirmed: ended.confirmed,
             },
@@ -335,32 +351,42 @@ impl Tool for Command {
     }
 }
 
-type Answered = (Raw, Option<Settled>);
+/// The ids of questions that were asked together, and how each was settled; `None` when the task ended first.
+type Answered = (Vec<Raw>, Option<Vec<Settled>>);
 
 /// A running program: what it says is passed on, and answers are passed back.
 struct Following<'a> {
     command: &'a Command,
     context: Context,
     orders: Orders,
+    /// The kinds of question that the caller declared.
+    declared: Answers,
     open: FuturesUnordered<BoxFuture<'static, Answered>>,
-    waiting: VecDeque<(Raw, Box<Question>)>,
+    /// How many questions are open; each future stands for those that were asked together.
+    open_count: usize,
+    waiting: VecDeque<Vec<(Raw, Question)>>,
     asked: u32,
+    /// A question that nobody can answer ends the task.
+    nobody: bool,
 }
 
 impl<'a> Following<'a> {
-    fn new(command: &'a Command, context: Context, orders: Orders) -> Following<'a> {
+    fn new(command: &'a Command, context: Context, orders: Orders, declared: Answers) -> Following<'a> {
         let open = FuturesUnordered::new();
         Following {
             command,
             context,
             orders,
+            declared,
             open,
+            open_count: 0,
             waiting: VecDeque::new(),
             asked: 0,
+            nobody: false,
         }
     }
 
-    async fn follow(mut self, mut facts: Facts) -> Option<Box<Ended>> {
+    async fn follow(&mut self, mut facts: Facts) -> Option<Box<Ended>> {
         let context = self.context.clone();
         let stop = context.stop();
         tokio::pin!(stop);
@@ -371,11 +397,9 @@ impl<'a> Following<'a> {
                     stopping = true;
                     self.orders.stop();
                 }
-                Some((id, settled)) = self.open.next(), if !self.open.is_empty() => match settled {
-                    Some(settled) => self.answer(descriptor::answer(&id, &settled)),
-                    // The task ended first; its stop is under way.
-                    None => self.orders.stop(),
-                },
+                Some((ids, settled)) = self.open.next(), if !self.open.is_empty() => {
+                    self.settled(&ids, settled);
+                }
                 fact = facts.next() => match fact? {
                     Fact::Ended(ended) => return Some(ended),
                     Fact::Line { bytes, more: false, .. } => {
@@ -391,50 +415,89 @@ impl<'a> Following<'a> {
     }
 
     fn hear(&mut self, line: &[u8]) {
-        match descriptor::said(line) {
-            Said::Progress(note) if !note.is_empty() => self.context.note(note.encode()),
-            Said::Ask(id, question) if self.waiting.len() < QUESTIONS_WAITING_MAX => {
-                self.waiting.push_back((id, question));
-                self.ask_waiting();
-            }
-            Said::Ask(id, _) => self.answer(descriptor::unasked(&id, &Unasked::TooMany)),
-            Said::Progress(_) | Said::Unknown => {}
+        let asks = match descriptor::said(line) {
+            Said::Progress(note) if !note.is_empty() => return self.context.note(note.encode()),
+            Said::Progress(_) | Said::Unknown => return,
+            Said::Ask(asks) => asks,
+        };
+        let waiting: usize = self.waiting.iter().map(Vec::len).sum();
+        if asks.len() > self.open_max() || waiting + asks.len() > QUESTIONS_WAITING_MAX {
+            asks.iter()
+                .for_each(|(id, _)| self.tell(descriptor::unasked(id, &Unasked::TooMany)));
+            return;
         }
+        self.waiting.push_back(asks);
+        self.ask_waiting();
     }
 
-    /// Asks as many questions as may be open at once.
+    fn open_max(&self) -> usize {
+        self.command.host.questions_max as usize
+    }
+
+    /// Asks as many questions as may be open at once. Those that came together are asked together.
     fn ask_waiting(&mut self) {
-        let limits = &self.command.host.limits;
-        while self.open.len() < self.command.host.questions_max as usize {
-            let Some((id, question)) = self.waiting.pop_front() else {
+        while let Some(asks) = self.waiting.pop_front() {
+            if self.open_count + asks.len() > self.open_max() {
+                self.waiting.push_front(asks);
                 break;
-            };
-            let checked = if self.asked < limits.asks_max {
-                outbound::question(&question, limits.question_max.0)
-            } else {
-                Err(Unasked::TooMany)
-            };
-            match checked {
-                Ok(ask) => {
-                    self.asked += 1;
-                    let context = self.context.clone();
-                    self.open.push(Box::pin(async move {
-                        let settled = context
-                            .ask(vec![ask])
-                            .await
-                            .ok()
-                            .and_then(|settled| settled.into_iter().next());
-                        (id, settled)
-                    }));
-                }
-                Err(why) => self.tell(descriptor::unasked(&id, &why)),
             }
+            self.ask(asks);
         }
-        self.orders.waiting(!self.open.is_empty());
+        self.orders.waiting(self.open_count > 0);
     }
 
-    fn answer(&mut self, line: Vec<u8>) {
-        self.tell(line);
+    fn ask(&mut self, together: Vec<(Raw, Question)>) {
+        let (mut ids, mut asks) = (Vec::new(), Vec::new());
+        for (id, question) in together {
+            match self.checked(&question) {
+                Ok(ask) => {
+                    ids.push(id);
+                    asks.push(ask);
+                }
+                Err(why) => self.unasked(&id, &why),
+            }
+        }
+        if asks.is_empty() {
+            return;
+        }
+        self.open_count += asks.len();
+        let context = self.context.clone();
+        self.open
+            .push(Box::pin(async move { (ids, context.ask(asks).await.ok()) }));
+    }
+
+    fn checked(&mut self, question: &Question) -> Result<Ask, Unasked> {
+        let limits = &self.command.host.limits;
+        if self.asked >= limits.asks_max {
+            return Err(Unasked::TooMany);
+        }
+        let ask = outbound::question(question, limits.question_max.0)?;
+        let kind = question.kind()?;
+        if !kind.answered_by_people() && !kind.declared_by(self.declared) {
+            return Err(Unasked::Nobody);
+        }
+        self.asked += 1;
+        Ok(ask)
+    }
+
+    fn unasked(&mut self, id: &Raw, why: &Unasked) {
+        if *why == Unasked::Nobody && self.command.tool.on_nobody == config::OnNobody::Fail {
+            self.nobody = true;
+            self.orders.stop();
+            return;
+        }
+        self.tell(descriptor::unasked(id, why));
+    }
+
+    fn settled(&mut self, ids: &[Raw], settled: Option<Vec<Settled>>) {
+        self.open_count -= ids.len();
+        let Some(settled) = settled else {
+            // The task ended first; its stop is under way.
+            return self.orders.stop();
+        };
+        for (id, settled) in ids.iter().zip(&settled) {
+            self.tell(descriptor::answer(id, settled));
+        }
         self.ask_waiting();
     }
 

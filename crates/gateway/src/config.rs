@@ -33,7 +33,7 @@ pub use sections::{Limits, Server, Store, Tasks};
 pub use setting::{Bytes, Setting, written};
 pub use template::{Item, Part, Template};
 pub use tool::{
-    Annotations, Crash, OnCrash, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX, Schema, Stdin,
+    Annotations, Crash, Need, OnCrash, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX, Schema, Stdin,
     TaskUse, Tool,
 };
 
@@ -59,6 +59,16 @@ pub struct Config {
     pub limits: Limits,
     /// The tools by name.
     pub tools: BTreeMap<String, Tool>,
+}
+
+impl Config {
+    /// The tools in the order in which the files name them: an included file's after those of the file that
+    /// includes it.
+    pub fn in_order(&self) -> Vec<&Tool> {
+        let mut tools: Vec<&Tool> = self.tools.values().collect();
+        tools.sort_by_key(|tool| tool.rank);
+        tools
+    }
 }
 
 /// A configuration that can be used, and what is odd about it.
@@ -316,7 +326,7 @@ fn build(
         tasks: fixed!("tasks", Tasks),
         store: fixed!("store", Store),
         limits: fixed!("limits", Limits),
-        tools: tools(&places["tools"], open, &mut problems, &mut warnings),
+        tools: tools(&places["tools"], &files, open, &mut problems, &mut warnings),
     };
     match elsewhere(&config.store.url, env, open) {
         Ok(url) => config.store.url = url,
@@ -342,13 +352,19 @@ fn build(
 
 fn tools(
     table: &Table,
+    read: &[PathBuf],
     open: &dyn Fn(&Path) -> io::Result<Source>,
     problems: &mut Problems,
     warnings: &mut Problems,
 ) -> BTreeMap<String, Tool> {
     let files = |path: &Path| open(path).map(|source| source.text);
     let mut tools = BTreeMap::new();
-    for (name, (at, node)) in table {
+    let mut order: Vec<_> = table.iter().collect();
+    order.sort_by_key(|(_, (at, _))| {
+        let file = read.iter().position(|file| file.as_os_str() == &*at.file);
+        (file, at.line, at.column)
+    });
+    for (rank, (name, (at, node))) in order.into_iter().enumerate() {
         if name.len() > TOOL_NAME_WARN {
             warnings.add(
                 at,
@@ -357,13 +373,14 @@ fn tools(
                 ),
             );
         }
-        if let Some(tool) = tool::read(name, at, node, &files, problems) {
+        if let Some(mut tool) = tool::read(name, at, node, &files, problems) {
             if tool.description.is_none() {
                 warnings.add(
                     at,
                     format!("tool `{name}` has no `description`; a model cannot know when to use it"),
                 );
             }
+            tool.rank = rank;
             tools.insert(name.clone(), tool);
         }
     }

@@ -4,6 +4,8 @@
 //! `command` calls it for every fact that leaves a program; `dispatch` and `view` decode notes. Pure: it never
 //! asks, stores or sends.
 
+mod link;
+
 use longhaul_core::{event::Ask, task::Reader};
 use longhaul_mcp::{
     canon, clean,
@@ -75,7 +77,8 @@ pub struct Question {
     /// The tool's own name for it.
     #[serde(default)]
     pub label: Option<String>,
-    /// What is asked.
+    /// What is asked, in words. A person reads it; a client's model does not.
+    #[serde(default)]
     pub message: String,
     /// The form to fill in (A-71). Without it, one field `answer`.
     #[serde(default)]
@@ -86,6 +89,40 @@ pub struct Question {
     /// The answer that is offered, when there is no form.
     #[serde(default)]
     pub default: Option<Json>,
+    /// A link that somebody is asked to open, instead of a form.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// What the client itself is asked for, instead of a person: `sampling/createMessage` or `roots/list`.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// The parameters of `method`.
+    #[serde(default)]
+    pub params: Option<Raw>,
+}
+
+impl Question {
+    /// Which kind of question it is.
+    ///
+    /// # Errors
+    /// It is of several kinds, or of none that there is.
+    pub fn kind(&self) -> Result<Kind, Unasked> {
+        let kinds = [
+            self.form.is_some(),
+            self.choices.is_some(),
+            self.url.is_some(),
+            self.method.is_some(),
+        ];
+        if kinds.iter().filter(|kind| **kind).count() > 1 {
+            return Err(Unasked::Several);
+        }
+        match (&self.url, self.method.as_deref()) {
+            (Some(_), _) => Ok(Kind::Url),
+            (None, Some("sampling/createMessage")) => Ok(Kind::Sampling),
+            (None, Some("roots/list")) => Ok(Kind::Roots),
+            (None, Some(_)) => Err(Unasked::Method),
+            (None, None) => Ok(Kind::Form),
+        }
+    }
 }
 
 /// Why a question is not asked. The tool reads the message and counts it as a decline.
@@ -94,9 +131,21 @@ pub enum Unasked {
     /// Nothing to read.
     #[error("a question needs a message")]
     NoMessage,
-    /// Both a form and choices.
-    #[error("give a form or choices, not both")]
-    FormAndChoices,
+    /// Of more than one kind.
+    #[error("give only one of `form`, `choices`, `url` and `method`")]
+    Several,
+    /// A method that no client is asked for.
+    #[error("`method` is `sampling/createMessage` or `roots/list`")]
+    Method,
+    /// The client's model cannot be asked this.
+    #[error("`params` of `sampling/createMessage`: {0}")]
+    Sampling(&'static str),
+    /// A link that is not shown to anybody.
+    #[error("a link must be {0}")]
+    Link(&'static str),
+    /// The caller did not declare this kind, and no person can answer it (Q-4).
+    #[error("no_one_to_answer")]
+    Nobody,
     /// None, or more than [`CHOICES_MAX`].
     #[error("a question offers 1 to {CHOICES_MAX} choices")]
     Choices,
@@ -127,29 +176,16 @@ pub enum Unasked {
 /// # Errors
 /// [`Unasked`]; the question is then never shown.
 pub fn question(question: &Question, bytes_max: u64) -> Result<Ask, Unasked> {
-    let message = clean(&question.message, MESSAGE_CHARS_MAX).trim().to_owned();
-    if message.is_empty() {
-        return Err(Unasked::NoMessage);
-    }
-    let form = match (&question.form, &question.choices) {
-        (Some(_), Some(_)) => return Err(Unasked::FormAndChoices),
-        (Some(form), None) => form.clone(),
-        (None, choices) => {
-            let form = plain(choices.as_deref(), question.default.as_ref())?;
-            Raw::of(&form).map_err(|error| Unasked::Form(error.to_string()))?
-        }
+    let kind = question.kind()?;
+    let (method, params) = match kind {
+        Kind::Form => ("elicitation/create", form_params(question)?),
+        Kind::Url => ("elicitation/create", link_params(question)?),
+        Kind::Sampling => ("sampling/createMessage", sampling_params(question)?),
+        Kind::Roots => ("roots/list", Obj::default().to_raw()),
     };
-    let mut params = Obj::default();
-    params.set("mode", "form");
-    params.set("message", message.as_str());
-    params.set("requestedSchema", &form);
-    let form = Form::parse(&params.to_raw()).map_err(|error| Unasked::Form(error.to_string()))?;
-    if let Some(word) = secret_asked(&form) {
-        return Err(Unasked::Secret { word });
-    }
     let mut request = Obj::default();
-    request.set("method", "elicitation/create");
-    request.set("params", &form.params());
+    request.set("method", method);
+    request.set("params", &params);
     let request = request.to_raw();
     if request.text().len() as u64 > bytes_max {
         return Err(Unasked::TooLarge {
@@ -159,17 +195,84 @@ pub fn question(question: &Question, bytes_max: u64) -> Result<Ask, Unasked> {
     }
     let bind = canon::digest(&request).map_err(|error| Unasked::Form(error.to_string()))?;
     let label = question.label.as_deref().map(|label| clean(label, 64));
-    let body = Stored {
-        label,
-        kind: Kind::Form,
-        request,
-    }
-    .encode();
+    let body = Stored { label, kind, request }.encode();
     Ok(Ask {
         reader: Reader::Client,
         body,
         bind,
     })
+}
+
+fn message(question: &Question) -> Result<String, Unasked> {
+    let message = clean(&question.message, MESSAGE_CHARS_MAX).trim().to_owned();
+    if message.is_empty() {
+        return Err(Unasked::NoMessage);
+    }
+    Ok(message)
+}
+
+fn form_params(question: &Question) -> Result<Raw, Unasked> {
+    let message = message(question)?;
+    let form = match &question.form {
+        Some(form) => form.clone(),
+        None => {
+            let form = plain(question.choices.as_deref(), question.default.as_ref())?;
+            Raw::of(&form).map_err(|error| Unasked::Form(error.to_string()))?
+        }
+    };
+    let mut params = Obj::default();
+    params.set("mode", "form");
+    params.set("message", message.as_str());
+    params.set("requestedSchema", &form);
+    let form = Form::parse(&params.to_raw()).map_err(|error| Unasked::Form(error.to_string()))?;
+    match secret_asked(&form) {
+        Some(word) => Err(Unasked::Secret { word }),
+        None => Ok(form.params()),
+    }
+}
+
+fn link_params(question: &Question) -> Result<Raw, Unasked> {
+    let url = question.url.as_deref().unwrap_or_default();
+    link::check(url).map_err(Unasked::Link)?;
+    let mut params = Obj::default();
+    params.set("mode", "url");
+    params.set("message", message(question)?.as_str());
+    params.set("url", url);
+    Ok(params.to_raw())
+}
+
+/// What a client that samples understands without having declared more (A-80).
+const SAMPLING_MEMBERS: &[&str] = &[
+    "messages",
+    "maxTokens",
+    "modelPreferences",
+    "systemPrompt",
+    "temperature",
+    "stopSequences",
+    "metadata",
+];
+
+fn sampling_params(question: &Question) -> Result<Raw, Unasked> {
+    let params = question
+        .params
+        .as_ref()
+        .and_then(|params| params.read::<Obj>().ok());
+    let params = params.ok_or(Unasked::Sampling("must be an object"))?;
+    let messages = params.raw("messages").map(Raw::read::<Vec<Obj>>);
+    if !matches!(messages, Some(Ok(messages)) if !messages.is_empty()) {
+        return Err(Unasked::Sampling("`messages` must be a list of objects"));
+    }
+    if params.get::<u32>("maxTokens").is_none_or(|tokens| tokens == 0) {
+        return Err(Unasked::Sampling("`maxTokens` must be a whole number above 0"));
+    }
+    let known = |name: &str| SAMPLING_MEMBERS.contains(&name);
+    if !params.0.iter().all(|(name, _)| known(&name.unescaped())) {
+        return Err(Unasked::Sampling(
+            "only `messages`, `maxTokens`, `modelPreferences`, `systemPrompt`, `temperature`, `stopSequences` and \
+             `metadata` are known",
+        ));
+    }
+    Ok(params.to_raw())
 }
 
 /// Words for secrets, each a run of whole words. A field's words are looked through for all of them, a message

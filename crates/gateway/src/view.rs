@@ -3,7 +3,7 @@
 //! Used by `dispatch`, `listen` and the local API, so that a get, a notification and the page never disagree
 //! (C-33). Pure.
 
-use longhaul_core::{Millis, Outcome, Phase, Reason, Span};
+use longhaul_core::{Body, Millis, Outcome, Phase, Reason, Span};
 use longhaul_mcp::{
     TaskView,
     frame::Raw,
@@ -27,6 +27,14 @@ pub struct Context {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+}
+
+impl Context {
+    /// What is stored in this body; the default when it was not loaded.
+    pub fn decode(body: &Body) -> Context {
+        let stored = body.bytes().and_then(|bytes| serde_json::from_slice(bytes).ok());
+        stored.unwrap_or_default()
+    }
 }
 
 /// The kinds of question that a caller declared.
@@ -115,10 +123,7 @@ pub fn task(row: &Row, now: Millis, keys: &Keys, poll: Poll) -> TaskView {
         poll_ms: Some(poll.hint(row, now).0),
         status_message: note.message.clone(),
         progress: progress(&note),
-        metadata: row
-            .context
-            .bytes()
-            .and_then(|bytes| serde_json::from_slice::<Context>(bytes).ok()?.metadata),
+        metadata: Context::decode(&row.context).metadata,
     }
 }
 

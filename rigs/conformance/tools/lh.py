@@ -34,7 +34,7 @@ LINE = Line()
 
 def ask(**questions):
     """Asks all of these in one go and waits for every answer. The name of each is its id and its label."""
-    LINE.send({"ask": {"id": name, "label": name, **question}} for name, question in questions.items())
+    LINE.send([{"ask": [{"id": name, "label": name, **question} for name, question in questions.items()]}])
     answers = {}
     while len(answers) < len(questions):
         answer = LINE.receive().get("answer", {})
@@ -51,7 +51,7 @@ def form(message, properties, required):
 
 def other(method, params):
     """A request to the client that is no form."""
-    return {"message": f"the client is asked for {method}", "method": method, "params": params}
+    return {"method": method, "params": params}
 
 
 def progress(done, total, message):

@@ -17,8 +17,8 @@ use crate::outbound::{Note, Question, Unasked};
 pub(super) enum Said {
     /// How far it is.
     Progress(Note),
-    /// A question, with the id by which its answer is told apart.
-    Ask(Raw, Box<Question>),
+    /// Questions that are asked together, each with the id by which its answer is told apart. At least one.
+    Ask(Vec<(Raw, Question)>),
     /// Something else; newer programs may say more.
     Unknown,
 }
@@ -57,15 +57,23 @@ pub(super) fn said(line: &[u8]) -> Said {
         return Said::Progress(Note::new(progress.n, progress.total, progress.message.as_deref()));
     }
     let Some(ask) = line.ask else { return Said::Unknown };
-    let id = ask
-        .read::<Id>()
-        .map_or_else(|_| Raw::of(&()).ok(), |id| Some(id.id));
-    match (id, ask.read::<Question>()) {
-        (Some(id), Ok(question)) => Said::Ask(id, Box::new(question)),
-        // The question has no message that can be read: it is answered as one without any.
-        (Some(id), Err(_)) => Said::Ask(id, Box::default()),
-        (None, _) => Said::Unknown,
+    let asks = match ask.read::<Vec<Raw>>() {
+        Ok(asks) => asks,
+        Err(_) => vec![ask],
+    };
+    match asks.iter().map(question).collect::<Option<Vec<_>>>() {
+        Some(asks) if !asks.is_empty() => Said::Ask(asks),
+        Some(_) | None => Said::Unknown,
     }
+}
+
+/// A question whose members cannot be read is answered as one without any.
+fn question(ask: &Raw) -> Option<(Raw, Question)> {
+    let id = match ask.read::<Id>() {
+        Ok(id) => id.id,
+        Err(_) => Raw::of(&()).ok()?,
+    };
+    Some((id, ask.read().unwrap_or_default()))
 }
 
 /// The line that answers a question.
@@ -75,7 +83,7 @@ pub(super) fn answer(id: &Raw, settled: &Settled) -> Vec<u8> {
     match settled {
         Settled::Accepted(body) => {
             answer.set("action", "accept");
-            if let Some(content) = body.bytes().and_then(content) {
+            if let Some(Ok(content)) = body.bytes().map(Raw::parse_bytes) {
                 answer.set("content", &content);
             }
         }
@@ -89,7 +97,8 @@ pub(super) fn answer(id: &Raw, settled: &Settled) -> Vec<u8> {
 pub(super) fn unasked(id: &Raw, why: &Unasked) -> Vec<u8> {
     let mut answer = Obj::default();
     answer.set("id", id);
-    answer.set("action", "decline");
+    let nobody = *why == Unasked::Nobody;
+    answer.set("action", if nobody { "nobody" } else { "decline" });
     answer.set("why", &json!(why.to_string()));
     line(&answer)
 }
@@ -98,14 +107,4 @@ fn line(answer: &Obj) -> Vec<u8> {
     let mut message = Obj::default();
     message.set("answer", &answer.to_raw());
     message.to_raw().text().as_bytes().to_vec()
-}
-
-/// The values of an answer that is stored as a whole (`action`, `content`).
-fn content(body: &[u8]) -> Option<Raw> {
-    let raw = Raw::parse_bytes(body).ok()?;
-    let answer: Obj = raw.read().ok()?;
-    match (answer.get::<String>("action"), answer.raw("content")) {
-        (Some(action), Some(content)) if action == "accept" => Some(content.clone()),
-        (Some(_) | None, Some(_) | None) => Some(raw),
-    }
 }

@@ -45,6 +45,21 @@ choice! {
 }
 
 choice! {
+    /// What a client must be able to answer.
+    Need {
+        /// Forms.
+        Form = "elicitation",
+        /// Links to open.
+        Url = "elicitation.url",
+        /// Completions by the client's model.
+        Sampling = "sampling",
+        /// The client's workspace folders.
+        Roots = "roots",
+    }
+    kind "one of `elicitation`, `elicitation.url`, `sampling`, `roots`"
+}
+
+choice! {
     /// What a question that is not answered in time turns into.
     OnSilence {
         /// A decline.
@@ -75,6 +90,8 @@ section! {
         name: String,
         /// The folder of the file that declares the tool.
         folder: PathBuf,
+        /// Its place among the tools, from 0: in the order in which the files are read and name them.
+        rank: usize,
     {
         /// The name that people see.
         title: Option<String> = "", since "0.1.0";
@@ -134,6 +151,9 @@ section! {
         question_deadline: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
         /// The tool asks before it works: with `task = "required"` its first question comes before the task.
         asks_first: bool = "false", since "0.1.0";
+        /// What a client must declare that it can be asked, or its call is refused: any of `elicitation` (forms),
+        /// `elicitation.url` (links), `sampling` and `roots`.
+        needs: Vec<Need> = "", since "0.1.0";
         /// Hints for clients: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`.
         annotations: Annotations = "", since "0.1.0";
         /// How long its tasks are kept; without it, `tasks.ttl`.

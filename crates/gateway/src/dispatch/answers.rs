@@ -3,7 +3,7 @@
 //! Every way to answer ends here: `tasks/update`, the next round of a call, the page and the command line.
 
 use longhaul_core::{
-    QuestionKey, TaskId,
+    QuestionKey, Task, TaskId,
     event::{Answer, Event},
     task::Reader,
 };
@@ -21,10 +21,9 @@ impl Dispatch {
     /// An answer that does not fit. Nothing was applied, except that the misfit was counted.
     pub(super) async fn answer_labelled(&self, row: &Row, responses: &[Response]) -> Result<bool, RpcError> {
         let mut answers = Vec::new();
-        for (asked, stored) in Stored::open(&row.task) {
-            let key = shown_key(asked.key, &stored);
+        for (key, asked, stored) in shown(&row.task) {
             if let Some(response) = responses.iter().find(|response| response.key == key) {
-                answers.push((asked.key, stored, response.clone()));
+                answers.push((asked, stored, response.clone()));
             }
         }
         let any = !answers.is_empty();
@@ -184,9 +183,19 @@ fn misfit_reply(key: &str, misfit: &question::Misfit, last: bool) -> RpcError {
     )
 }
 
-/// The key under which a question is shown while there is no task.
-pub(super) fn shown_key(key: QuestionKey, stored: &Stored) -> String {
-    stored.label.clone().unwrap_or_else(|| key.to_string())
+/// The open questions of a call that is no task yet, each under the name that its tool gave it. A name that is
+/// taken, or could be a number of ours, is not used: keys must differ.
+pub(super) fn shown(task: &Task) -> Vec<(String, QuestionKey, Stored)> {
+    let mut shown: Vec<(String, QuestionKey, Stored)> = Vec::new();
+    for (asked, stored) in Stored::open(task) {
+        let free = |label: &String| {
+            !shown.iter().any(|(key, _, _)| key == label)
+                && !task.questions.iter().any(|other| other.key.to_string() == *label)
+        };
+        let label = stored.label.clone().filter(free);
+        shown.push((label.unwrap_or_else(|| asked.key.to_string()), asked.key, stored));
+    }
+    shown
 }
 
 /// The third answer that does not fit is a decline.

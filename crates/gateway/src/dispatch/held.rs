@@ -11,11 +11,8 @@ use longhaul_mcp::{
 };
 use longhaul_store::Row;
 
-use super::{Dispatch, answers::shown_key, call::Checked};
-use crate::{
-    catalog::Entry, identity::Caller, outbound::Note, question::Stored, quota::Place, request_state::State,
-    view,
-};
+use super::{Dispatch, answers::shown, call::Checked};
+use crate::{catalog::Entry, identity::Caller, outbound::Note, quota::Place, request_state::State, view};
 
 /// A call that was taken and whose reply is to come. Dropping it leaves the work going on, as a task that its
 /// owner finds in every list.
@@ -38,7 +35,6 @@ pub struct Held {
 /// What travels on the call's own stream beside its reply.
 struct Stream {
     token: Option<longhaul_mcp::request::ProgressToken>,
-    log_level: Option<longhaul_mcp::request::LogLevel>,
     notes: longhaul_engine::notes::Notes,
     progress: f64,
 }
@@ -71,7 +67,6 @@ impl Dispatch {
         Held {
             stream: Stream {
                 token: call.progress_token,
-                log_level: call.log_level,
                 notes: self.inner.engine.notes(task),
                 progress: f64::NEG_INFINITY,
             },
@@ -94,7 +89,7 @@ impl Dispatch {
 impl Held {
     /// Whether the client asked for something that needs a stream beside the reply, or may have to wait long.
     pub fn wants_stream(&self) -> bool {
-        self.stream.token.is_some() || self.stream.log_level.is_some() || !self.client.tasks
+        self.stream.token.is_some() || !self.client.tasks
     }
 
     /// The next thing for the client. Safe to drop and call again.
@@ -187,10 +182,11 @@ impl Held {
         if takes_task && !before_task {
             return self.hand_out(row).await;
         }
-        let requests: Vec<InputRequest> = Stored::open(&row.task)
-            .filter(|(_, stored)| stored.kind.declared_by(self.client.answers))
-            .map(|(asked, stored)| InputRequest {
-                key: shown_key(asked.key, &stored),
+        let requests: Vec<InputRequest> = shown(&row.task)
+            .into_iter()
+            .filter(|(_, _, stored)| stored.kind.declared_by(self.client.answers))
+            .map(|(key, _, stored)| InputRequest {
+                key,
                 ask: stored.request,
             })
             .collect();

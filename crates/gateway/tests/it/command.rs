@@ -737,7 +737,7 @@ fn a_form_is_checked_before_it_is_asked() {
     );
     assert_eq!(
         ask(json!({ "message": "m", "choices": ["a"], "form": {} })).unwrap_err(),
-        Unasked::FormAndChoices
+        Unasked::Several
     );
     let named = |name: &str| {
         let form = json!({ "type": "object", "properties": { name: { "type": "string" } } });

@@ -77,7 +77,12 @@ fn check(common: &Common) -> Outcome {
 fn show(common: &Common) -> Outcome {
     let loaded = places::load(common, true)?;
     let written = written(&loaded.files)?;
-    let tools: Vec<&String> = loaded.config.tools.keys().collect();
+    let tools: Vec<&str> = loaded
+        .config
+        .in_order()
+        .into_iter()
+        .map(|tool| tool.name.as_str())
+        .collect();
     let shown: Vec<Shown> = config::reference()
         .iter()
         // A tool's settings are in its own file, as it was written; here are those that every server has.

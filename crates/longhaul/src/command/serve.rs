@@ -415,8 +415,8 @@ fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, F
         questions_max: config.tasks.questions_max,
     });
     let entries: Result<Vec<_>, Failure> = config
-        .tools
-        .values()
+        .in_order()
+        .into_iter()
         .map(|tool| {
             command::entry(tool, &config.tasks, &host)
                 .map_err(|why| Failure::usage(format!("cannot offer the tool `{}`: {why}", line(&tool.name))))
