@@ -9,6 +9,10 @@ use std::{
 };
 
 use longhaul_engine::process::descriptor;
+use rustix::{
+    fs::{FlockOperation, fcntl_lock},
+    io::Errno,
+};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -56,6 +60,7 @@ pub(crate) fn ask(flags: &Ask, as_json: bool) -> Outcome {
         question.insert("default".to_owned(), json!(default));
     }
     let mut descriptor = open()?;
+    wait_for_turn(&descriptor);
     send(&mut descriptor, &json!({ "ask": question }))?;
     let Some(answer) = answer(&mut descriptor, &id).map_err(|error| lost(&error))? else {
         tell("longhaul: nobody can answer: the task has ended");
@@ -75,7 +80,7 @@ pub(crate) fn ask(flags: &Ask, as_json: bool) -> Outcome {
     }
     Ok(match (answer.action.as_str(), answer.why.as_deref()) {
         ("accept", _) => Exit::Done,
-        (_, Some("no_one_to_answer")) => Exit::Unanswerable,
+        ("nobody", _) | (_, Some("no_one_to_answer")) => Exit::Unanswerable,
         ("decline", _) => Exit::Declined,
         (_, _) => Exit::Dismissed,
     })
@@ -126,6 +131,14 @@ fn open() -> Result<File, Failure> {
                 .fix("keep descriptors open where the command starts this one (Python: close_fds=False)"),
         ),
     }
+}
+
+/// Waits until no other command of the same tool asks: each of them would read the other's answer.
+///
+/// The lock belongs to this process, and goes with it. Where a socket cannot be locked, only commands that ask one
+/// after the other work.
+fn wait_for_turn(descriptor: &File) {
+    while fcntl_lock(descriptor, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
 }
 
 fn send(descriptor: &mut File, message: &Value) -> Result<(), Failure> {
