@@ -23,7 +23,7 @@ pub(super) enum Refusal {
 }
 
 impl Allowed {
-    /// The loopback names of this address, and what the config adds (`server.hosts`, `server.origins`).
+    /// The loopback names of this address, and what the config adds (`server.allowed_hosts`, `server.allowed_origins`).
     pub fn new(bound: SocketAddr, hosts: &[String], origins: &[String]) -> Allowed {
         let port = bound.port();
         let mut names: Vec<String> = ["localhost", "127.0.0.1", "[::1]"]
@@ -86,10 +86,10 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let line = match self {
             Refusal::Host => {
-                "the Host of this request is not one of this server's: add it to `server.hosts`\n"
+                "the Host of this request is not one of this server's: add it to `server.allowed_hosts`\n"
             }
             Refusal::Origin => {
-                "the Origin of this request may not call this server: add it to `server.origins`\n"
+                "the Origin of this request may not call this server: add it to `server.allowed_origins`\n"
             }
             Refusal::CrossSite => "this request comes from another site\n",
         };
