@@ -13,7 +13,6 @@ use crate::support::*;
 
 on_each_store!(
     a_call_is_run_once_and_its_result_kept,
-    many_calls_at_once_all_return,
     an_error_of_the_tool_is_kept_as_it_is,
     the_start_is_committed_before_the_tool_begins,
     a_tool_that_panics_ends_its_task_and_no_other,
@@ -23,10 +22,30 @@ on_each_store!(
     whoever_follows_a_call_sees_each_note,
 );
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_calls_at_once_all_return_from_memory() {
+    many_calls_at_once_all_return(Rig::memory()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_calls_at_once_all_return_from_sqlite() {
+    many_calls_at_once_all_return(Rig::sqlite()).await;
+}
+
 /// A commit is told after it is done. What is told late says nothing about a claim that came since: with many
 /// calls on several threads some births are told after their claims.
 async fn many_calls_at_once_all_return(rig: Rig) {
-    let tools = Toolbox::one("echo", |call, _| async move { returned(&call.name) });
+    let tools = Toolbox::one("echo", |call, context| async move {
+        let work = async {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = work => returned(&call.name),
+            () = context.stop() => Finish::Stopped { confirmed: true },
+        }
+    });
     let engine = rig.engine(tools).await;
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..200 {
