@@ -205,34 +205,45 @@ fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
         .map(|(name, member)| (name.as_str(), member))
 }
 
-/// Every command with its help, as the binary prints it.
+/// Every command with its help, as the binary prints it, each before the commands below it.
 fn commands() -> Result<String, String> {
-    let top = longhaul(&["--help"])?;
-    let names: Vec<&str> = top
-        .lines()
+    let mut page =
+        String::from("# Commands\n\nGenerated from the declarations in the binary; do not edit.\n");
+    let mut open = vec![String::new()];
+    while let Some(command) = open.pop() {
+        let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let help = longhaul(&words)?;
+        if !command.is_empty() {
+            page.push_str(&format!("\n## `longhaul{command}`\n"));
+        }
+        page.push_str(&format!("\n```\n{}\n```\n", help.trim_end()));
+        let below = listed(&help);
+        open.extend(below.iter().rev().map(|name| format!("{command} {name}")));
+    }
+    Ok(page)
+}
+
+/// The commands that a help lists.
+fn listed(help: &str) -> Vec<&str> {
+    help.lines()
         .skip_while(|line| !line.starts_with("Commands:"))
         .skip(1)
         .take_while(|line| !line.is_empty())
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
-        .collect();
-    let mut page = format!(
-        "# Commands\n\nGenerated from the declarations in the binary; do not edit.\n\n```\n{}\n```\n",
-        top.trim_end()
-    );
-    for name in names {
-        let help = longhaul(&[name, "--help"])?;
-        page.push_str(&format!(
-            "\n## `longhaul {name}`\n\n```\n{}\n```\n",
-            help.trim_end()
-        ));
-    }
-    Ok(page)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::reason_words;
+    use super::{listed, reason_words};
+
+    #[test]
+    fn the_commands_of_a_help_are_its_indented_first_words() {
+        let help =
+            "Title\n\nCommands:\n  run    Call\n  tasks  Show\n         more\n\nOptions:\n  -h  Help\n";
+        assert_eq!(listed(help), ["run", "tasks"]);
+    }
 
     #[test]
     fn reason_words_are_found_wherever_they_are_given() {

@@ -4,14 +4,14 @@
 //! constant `false`, and a release is never built with the feature. The binary and the tests read the name from
 //! the environment variable `LONGHAUL_FAULT` and hand it to [`choose`]; this crate reads no environment.
 //!
-//! [`ALL`] lists the faults of this crate. The other guards live elsewhere, and so do their faults:
+//! [`ALL`] lists the faults of this crate; `xtask/src/faults.rs` lists those of the other crates. These guards of
+//! a task's transitions live elsewhere, and so do their faults:
 //!
 //! | row | guard | planted in |
 //! |---|---|---|
-//! | T0 | caps, idempotency key, digest | the gateway's limits and the store's unique index |
+//! | T0 | the cap, the idempotency key's digest | the gateway's limits and its dispatch |
 //! | T3 | the heartbeat of a runner's row | the store |
-//! | T5 | forms and links that may be shown | the gateway's outbound gate |
-//! | T6 | an answer that fits its form | `longhaul-mcp` |
+//! | T6 | an answer that fits its form | the gateway's check of answers |
 //! | T10 | only the owner cancels | the gateway's owner check |
 
 #[cfg(feature = "faults")]

@@ -101,6 +101,9 @@ pub struct Misfit {
 /// # Errors
 /// The first thing that does not fit.
 pub fn check(question: &Stored, answer: &Raw) -> Result<Answer, Misfit> {
+    if longhaul_core::fault!("any-answer-fits") {
+        return Ok(Answer::Accept(Body::new(answer.text().as_bytes())));
+    }
     match question.kind {
         Kind::Form => filled_in(question, answer),
         Kind::Url => Ok(match form::Answer::parse(answer).map_err(misfit)? {
