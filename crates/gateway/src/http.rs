@@ -21,9 +21,10 @@ use axum::{
     routing::any,
 };
 use longhaul_mcp::{
-    Incoming, Message, Reply, RequestId, RpcError,
+    Incoming, Message, Reply, Request, RequestId, RpcError,
     header::Headers,
     malformed::Malformed,
+    meta::KEY_BYTES_MAX,
     rpc_error::Data,
     scan,
     v2026_07_28::{self as edge, Offer},
@@ -128,10 +129,46 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes())),
     );
-    match shared.offer(|offer| edge::parse(Some(&headers), bytes.as_slice(), offer)) {
+    let message = shared.offer(|offer| edge::parse(Some(&headers), bytes.as_slice(), offer));
+    // A call may be held for long; its body's share of the budget is not.
+    drop(bytes);
+    match message {
         Err(malformed) => refused(&malformed),
         Ok(Message::Notice(_)) => StatusCode::ACCEPTED.into_response(),
-        Ok(Message::Request(incoming)) => serve(shared, *incoming, accepts_stream(&parts.headers)).await,
+        Ok(Message::Request(mut incoming)) => match name_call(&mut incoming, &parts.headers) {
+            Ok(()) => serve(shared, *incoming, accepts_stream(&parts.headers)).await,
+            Err(error) => single(&incoming.id, &Reply::Error(error)),
+        },
+    }
+}
+
+/// `Idempotency-Key` means what `dev.longhaul/idempotencyKey` in `_meta` means, for callers that set headers more
+/// easily.
+fn name_call(incoming: &mut Incoming, headers: &HeaderMap) -> Result<(), RpcError> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(());
+    };
+    let Request::CallTool(call) = &mut incoming.request else {
+        return Ok(());
+    };
+    let key = value
+        .to_str()
+        .ok()
+        .filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len()));
+    let Some(key) = key else {
+        return Err(RpcError::invalid_params(format!(
+            "`Idempotency-Key` must be 1 to {KEY_BYTES_MAX} visible ASCII characters"
+        )));
+    };
+    match &call.idempotency_key {
+        Some(other) if other != key => Err(RpcError::invalid_params(
+            "`Idempotency-Key` and the key in `_meta` are not the same",
+        )),
+        Some(_) => Ok(()),
+        None => {
+            call.idempotency_key = Some(key.to_owned());
+            Ok(())
+        }
     }
 }
 
