@@ -107,23 +107,33 @@ impl Poll {
 /// A row with its bodies, as its owner sees it at `now`.
 pub fn task(row: &Row, now: Millis, keys: &Keys, poll: Poll) -> TaskView {
     let note = Note::decode(&row.note);
+    let context = Context::decode(&row.context);
+    // C-29: what the call did not declare is asked elsewhere, on the page and the terminal.
+    let questions: Vec<OpenQuestion> = Stored::open(&row.task)
+        .filter(|(_, stored)| stored.kind.declared_by(context.answers.into()))
+        .map(|(question, stored)| OpenQuestion {
+            key: question.key,
+            ask: stored.request,
+        })
+        .collect();
+    let asks_elsewhere = row.task.phase == Phase::Asking && questions.is_empty();
+    let waits = || format!("Waits for a person: longhaul answer {}", row.name);
     TaskView {
         id: keys.seal(row.id, &row.owner, row.created_at),
         name: row.name.clone(),
-        phase: row.task.phase.clone(),
-        questions: Stored::open(&row.task)
-            .map(|(question, stored)| OpenQuestion {
-                key: question.key,
-                ask: stored.request,
-            })
-            .collect(),
+        phase: if asks_elsewhere {
+            Phase::Working
+        } else {
+            row.task.phase.clone()
+        },
+        questions,
         created_at: row.created_at,
         updated_at: row.updated_at,
         ttl_ms: Some(row.task.expires_at.since(row.created_at).0.max(1)),
         poll_ms: Some(poll.hint(row, now).0),
-        status_message: note.message.clone(),
+        status_message: note.message.clone().or_else(|| asks_elsewhere.then(waits)),
         progress: progress(&note),
-        metadata: Context::decode(&row.context).metadata,
+        metadata: context.metadata,
     }
 }
 

@@ -190,6 +190,9 @@ impl Held {
                 ask: stored.request,
             })
             .collect();
+        if requests.is_empty() && takes_task {
+            return self.hand_out(row).await;
+        }
         if requests.is_empty() {
             // This client cannot be asked; the page and the terminal can.
             if !self.shown {
