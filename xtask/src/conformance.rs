@@ -292,7 +292,8 @@ impl Suite {
     }
 }
 
-/// A warning counts as wrong: what the suite only recommends, we promise.
+/// A warning counts as wrong: what the suite only recommends, we promise. So does a check that the suite skipped
+/// and that has no reason here: a check that is not run proves nothing.
 fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
     let checks: Value =
         serde_json::from_str(checks).map_err(|error| format!("the checks are no JSON: {error}"))?;
@@ -302,7 +303,6 @@ fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
         match text(&check["status"]) {
             "SUCCESS" | "INFO" => verdict.passed += 1,
             _ if apart.checks.contains_key(id) => verdict.skipped += 1,
-            "SKIPPED" => verdict.skipped += 1,
             status => verdict
                 .wrong
                 .push(format!("{status} {id}: {}", text(&check["errorMessage"]))),
@@ -429,6 +429,9 @@ mod tests {
             r#"[{"id":"a","status":"SUCCESS"},{"id":"b","status":"WARNING"},{"id":"c","status":"FAILURE"}]"#;
         let verdict = judge(checks, &apart("c")).unwrap();
         assert_eq!((verdict.passed, verdict.skipped, verdict.wrong.len()), (1, 1, 1));
+        let skipped = r#"[{"id":"a","status":"SKIPPED"},{"id":"c","status":"SKIPPED"}]"#;
+        let verdict = judge(skipped, &apart("c")).unwrap();
+        assert_eq!((verdict.skipped, verdict.wrong.len()), (1, 1));
     }
 
     #[test]
