@@ -91,6 +91,14 @@ impl Rig {
     }
 
     async fn call(&self, tool: &str, args: Json) -> TaskId {
+        self.call_declaring(tool, args, json!({})).await
+    }
+
+    /// A call whose client declared that it can be asked these kinds.
+    async fn call_declaring(&self, tool: &str, args: Json, answers: Json) -> TaskId {
+        let kinds = ["form", "url", "sampling", "roots"];
+        let declared = kinds.map(|kind| (kind.to_owned(), Json::from(answers[kind] == true)));
+        let context = json!({ "answers": serde_json::Map::from_iter(declared) });
         let id = self.engine.task_id();
         let owner = Owner {
             tenant: "default".into(),
@@ -110,7 +118,7 @@ impl Rig {
             digest: [0; 32],
             hidden: false,
             args: Body::new(args.to_string().as_bytes()),
-            context: Body::new(b"{}"),
+            context: Body::new(context.to_string().as_bytes()),
             note: Vec::new(),
             purge_after: Millis(u64::MAX),
             birth: Birth {
@@ -626,14 +634,20 @@ async fn lines_and_messages_are_progress() {
 
 const ASKING: &str = r#"import json, os, socket, sys
 lines = socket.socket(fileno=os.dup(int(os.environ["LONGHAUL_FD"]))).makefile("rw")
-print(json.dumps({"ask": json.loads(sys.argv[1])}), file=lines, flush=True)
-print(lines.readline(), end="")
+asks = json.loads(sys.argv[1])
+print(json.dumps({"ask": asks}), file=lines, flush=True)
+for _ in asks if isinstance(asks, list) else [asks]:
+    print(lines.readline(), end="")
 "#;
 
 async fn asking() -> Rig {
+    asking_with("").await
+}
+
+async fn asking_with(settings: &str) -> Rig {
     let asking = ASKING.replace('{', "{{").replace('}', "}}");
     Rig::new(&format!(
-        "[tools.t]\ncommand = [\"python3\", \"-c\", '''{asking}''', \"{{q}}\"]\nargs.q = \"string\"\n"
+        "[tools.t]\ncommand = [\"python3\", \"-c\", '''{asking}''', \"{{q}}\"]\nargs.q = \"string\"\n{settings}\n"
     ))
     .await
 }
@@ -716,6 +730,173 @@ async fn a_question_that_may_not_be_shown_is_declined_with_the_reason() {
     assert_eq!(
         told(&rig, id).await,
         r#"{"answer":{"id":1,"action":"decline","why":"a question needs a message"}}"#
+    );
+}
+
+/// Accepts every open question with this answer.
+async fn accept_all(rig: &Rig, id: TaskId, row: &Row, answer: &'static [u8]) {
+    for question in row.task.open_questions() {
+        let event = Event::Answered {
+            key: question.key,
+            reader: Reader::Client,
+            answer: Answer::Accept(Body::new(answer)),
+        };
+        rig.happen(id, event).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_is_asked_at_once_and_answered_line_by_line() {
+    let rig = asking().await;
+    let (id, row) = asked(
+        &rig,
+        json!([{ "id": "a", "message": "First?" }, { "id": 2, "message": "" }, { "id": "b", "message": "Second?" }]),
+    )
+    .await;
+    assert_eq!(row.task.open_questions().count(), 2);
+    accept_all(&rig, id, &row, br#"{"answer":"x"}"#).await;
+    let told = told(&rig, id).await;
+    let mut lines: Vec<&str> = told.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            r#"{"answer":{"id":"a","action":"accept","content":{"answer":"x"}}}"#,
+            r#"{"answer":{"id":"b","action":"accept","content":{"answer":"x"}}}"#,
+            r#"{"answer":{"id":2,"action":"decline","why":"a question needs a message"}}"#,
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_can_never_be_open_at_once_is_declined() {
+    let rig = asking().await;
+    let many: Vec<Json> = (0..=rig.config.tasks.questions_max)
+        .map(|id| json!({ "id": id, "message": "Go on?" }))
+        .collect();
+    let id = rig.call("t", json!({ "q": json!(many).to_string() })).await;
+    let told = told(&rig, id).await;
+    assert_eq!(told.lines().count(), many.len());
+    let declined = r#""action":"decline","why":"too many questions"}}"#;
+    assert!(told.lines().all(|line| line.ends_with(declined)), "{told}");
+}
+
+// Q-4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_asked_itself_only_when_its_call_declared_so() {
+    let rig = asking().await;
+    let roots = json!({ "id": 1, "method": "roots/list" });
+    let (id, row) = asked(&rig, roots.clone()).await;
+    assert_eq!(
+        told(&rig, id).await,
+        r#"{"answer":{"id":1,"action":"nobody","why":"no_one_to_answer"}}"#
+    );
+    assert!(row.task.questions.is_empty());
+
+    let id = rig
+        .call_declaring("t", json!({ "q": roots.to_string() }), json!({ "roots": true }))
+        .await;
+    let row = rig.until(id, |row| row.task.phase != Phase::Working).await;
+    let stored = Stored::decode(&row.task.questions[0].ask).expect("ours");
+    assert_eq!(stored.request.text(), r#"{"method":"roots/list","params":{}}"#);
+    // Members of an answer are never taken for those of a form.
+    accept_all(&rig, id, &row, br#"{"action":"accept","content":{},"roots":[]}"#).await;
+    assert_eq!(
+        told(&rig, id).await,
+        r#"{"answer":{"id":1,"action":"accept","content":{"action":"accept","content":{},"roots":[]}}}"#
+    );
+}
+
+// G-34
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_nobody_can_answer_fails_a_task_whose_tool_says_so() {
+    let rig = asking_with("on_nobody = \"fail\"").await;
+    let ask = json!({ "id": 1, "method": "roots/list" }).to_string();
+    let id = rig.call("t", json!({ "q": ask })).await;
+    let ended = rig.outcome(id).await;
+    assert!(
+        matches!(ended, Outcome::Failed(longhaul_core::Reason::NobodyToAnswer)),
+        "{ended:?}"
+    );
+}
+
+fn checked(question: Json) -> Result<Stored, Unasked> {
+    let question = serde_json::from_value::<Question>(question).expect("a question");
+    let ask = outbound::question(&question, 4096)?;
+    Ok(Stored::decode(&ask.body).expect("ours"))
+}
+
+#[test]
+fn a_link_is_public_and_plain_or_it_is_not_shown() {
+    let ask = |url: &str| checked(json!({ "message": "Connect", "url": url }));
+    let shown = ask("https://tickets.example.com/connect?x=1#a").expect("a good link");
+    assert_eq!(
+        shown.request.text(),
+        r#"{"method":"elicitation/create","params":{"mode":"url","message":"Connect","url":"https://tickets.example.com/connect?x=1#a"}}"#
+    );
+    assert_eq!(ask(""), Err(Unasked::Link("one that begins with `https://`")));
+    let long = format!("https://a.example.com/{}", "x".repeat(2048));
+    for bad in [
+        "http://a.example.com/",
+        "HTTPS://a.example.com/",
+        "javascript:alert(1)",
+        "https:a.example.com",
+        "https:///a.example.com",
+        "https://user@a.example.com/",
+        "https://a.example.com:8443/",
+        "https://a.example.com\\@b.example.com/",
+        "https://127.0.0.1/",
+        "https://0x7f.1/",
+        "https://2130706433/",
+        "https://[::1]/",
+        "https://localhost/",
+        "https://a.localhost/",
+        "https://printer.local/",
+        "https://a.internal/",
+        "https://intranet/",
+        "https://a.example.com./",
+        "https://a..example.com/",
+        "https://xn--pple-43d.com/",
+        "https://\u{430}pple.com/",
+        "https://A.example.com/",
+        "https://a.example.com/ b",
+        "https://a.example.com/\n",
+        "https://-a.example.com/",
+        "https://a%2eexample.com/",
+        long.as_str(),
+    ] {
+        assert!(matches!(ask(bad), Err(Unasked::Link(_))), "{bad}");
+    }
+}
+
+#[test]
+fn a_client_is_asked_what_every_client_that_samples_understands() {
+    let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
+    let ask = |params: Json| checked(json!({ "method": "sampling/createMessage", "params": params }));
+    let good = json!({ "messages": [message], "maxTokens": 10, "systemPrompt": "Be brief" });
+    assert!(ask(good.clone()).is_ok());
+    for (member, value) in [
+        ("messages", json!([])),
+        ("messages", json!("Hi")),
+        ("maxTokens", json!(0)),
+        ("maxTokens", json!("10")),
+        ("tools", json!([])),
+        ("includeContext", json!("allServers")),
+        ("task", json!({})),
+        ("_meta", json!({})),
+    ] {
+        let mut bad = good.clone();
+        bad[member] = value;
+        assert!(matches!(ask(bad), Err(Unasked::Sampling(_))), "{member}");
+    }
+    assert!(matches!(ask(json!([])), Err(Unasked::Sampling(_))));
+    let mut large = good;
+    large["systemPrompt"] = "x".repeat(5000).into();
+    assert!(matches!(ask(large), Err(Unasked::TooLarge { max: 4096, .. })));
+    assert_eq!(checked(json!({ "method": "tools/call" })), Err(Unasked::Method));
+    assert_eq!(
+        checked(json!({ "method": "roots/list", "url": "https://a.example.com/" })),
+        Err(Unasked::Several)
     );
 }
 

@@ -275,6 +275,33 @@ fn an_include_is_joined_and_its_paths_start_at_its_own_folder() {
     assert_eq!(loaded.files.len(), 2);
 }
 
+// B-53
+#[test]
+fn tools_keep_the_order_of_their_files() {
+    let tool = |name: &str| format!("[tools.{name}]\ndescription = \"d\"\ncommand = [\"true\"]\n");
+    let first = format!("include = [\"a.toml\"]\n{}{}", tool("zeta"), tool("beta"));
+    let second = format!("{}{}", tool("gamma"), tool("alpha"));
+    let files = [("longhaul.toml", first.as_str()), ("a.toml", second.as_str())];
+    let config = read(&files, &[]).expect("good").config;
+    let names: Vec<&str> = config.in_order().iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["zeta", "beta", "gamma", "alpha"]);
+}
+
+#[test]
+fn a_tool_says_what_it_needs_of_a_client() {
+    let config = loaded(&tool(
+        "command = [\"true\"]\nneeds = [\"sampling\", \"elicitation.url\"]",
+    ));
+    assert_eq!(
+        config.tools["t"].needs,
+        [config::Need::Sampling, config::Need::Url]
+    );
+    wrong(
+        &tool("command = [\"true\"]\nneeds = [\"samplings\"]"),
+        "longhaul.toml:4:10: each item must be one of `elicitation`, `elicitation.url`, `sampling`, `roots`, not the text `samplings`",
+    );
+}
+
 #[test]
 fn an_include_that_repeats_or_is_missing_is_reported() {
     let files = [
@@ -323,12 +350,12 @@ fn a_wrong_variable_is_named() {
     let env = [
         ("LONGHAUL_TASKS__OPENMAX", "7"),
         ("LONGHAUL_TASKS__TTL", "soon"),
-        ("LONGHAUL_TASKS__CALLS_MAX", "x"),
+        ("LONGHAUL_TASKS__HELD_MAX", "x"),
         ("LONGHAUL_TOOLS__T__COMMAND", "[\"sh\"]"),
     ];
     assert_eq!(
         read(&file, &env).expect_err("wrong"),
-        "LONGHAUL_TASKS__CALLS_MAX: must be a whole number, not the text `x`\n\
+        "LONGHAUL_TASKS__HELD_MAX: must be a whole number, not the text `x`\n\
          LONGHAUL_TASKS__OPENMAX: no setting has this name; did you mean `LONGHAUL_TASKS__OPEN_MAX`?\n\
          LONGHAUL_TASKS__TTL: `ttl` must be a duration such as `90s`, `15m`, `30d` or `PT12H`, not the text `soon`\n\
          LONGHAUL_TOOLS__T__COMMAND: tools are declared in the configuration file only, never in the environment"
