@@ -102,6 +102,7 @@ fn each_way_to_say_no_has_its_own_exit_code() {
         ),
         (json!({"action": "cancel"}), 11),
         (json!({"action": "cancel", "why": "no_one_to_answer"}), 12),
+        (json!({"action": "nobody", "why": "no_one_to_answer"}), 12),
     ] {
         let (_, ran) = ask(&["--text", "Sure?"], |id| {
             let mut answer = answer.clone();
@@ -120,6 +121,37 @@ fn an_answer_to_another_command_is_passed_over() {
         format!("{other}\nnonsense\n{own}\n")
     });
     assert_eq!((ran.code, ran.out.as_str()), (0, "yes\n"), "{ran:?}");
+}
+
+#[test]
+fn two_that_ask_at_once_take_turns() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let theirs: OwnedFd = theirs.into();
+    let start = |text: &str| {
+        longhaul()
+            .args(["ask", "--text", text])
+            .env("LONGHAUL_FD", "0")
+            .stdin(Stdio::from(theirs.try_clone().unwrap()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let children = [start("first"), start("second")];
+    drop(theirs);
+    let mut lines = BufReader::new(ours.try_clone().unwrap());
+    for _ in 0..2 {
+        let mut text = String::new();
+        lines.read_line(&mut text).unwrap();
+        let said: Value = serde_json::from_str(&text).unwrap();
+        assert!(lines.buffer().is_empty(), "one question at a time");
+        let content = json!({ "answer": said["ask"]["message"] });
+        let answer = json!({"answer": {"id": said["ask"]["id"], "action": "accept", "content": content}});
+        (&ours).write_all(format!("{answer}\n").as_bytes()).unwrap();
+    }
+    let [first, second] = children.map(|child| Ran::of(child.wait_with_output().unwrap()));
+    assert_eq!((first.code, first.out.as_str()), (0, "first\n"), "{first:?}");
+    assert_eq!((second.code, second.out.as_str()), (0, "second\n"), "{second:?}");
 }
 
 #[test]
