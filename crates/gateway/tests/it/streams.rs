@@ -81,3 +81,19 @@ async fn tasks_are_not_followed_for_a_client_that_takes_none() {
         .await;
     assert_eq!((answer.status, answer.code()), (400, -32021));
 }
+
+// B-46: what cannot happen is neither declared nor acknowledged.
+#[tokio::test]
+async fn changes_of_the_tool_list_are_not_promised() {
+    let world = World::start().await;
+    let client = Client::with_tasks();
+    let found = world.rpc(&client, "server/discover", json!({})).await;
+    let capabilities = &found.result()["capabilities"];
+    assert_eq!(capabilities["tools"], json!({}));
+    assert!(capabilities.get("logging").is_none());
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let mut frames = world.stream(&client, "subscriptions/listen", wanted).await;
+    let first = frames.next().await.expect("an acknowledgement");
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(first["params"]["notifications"], json!({}));
+}
