@@ -97,7 +97,7 @@ async fn another_owner_sees_nothing() {
     let world = World::start().await;
     let created = world.call(&Client::with_tasks(), "asks_two", json!({})).await;
     let id = created.result()["taskId"].as_str().expect("a task").to_owned();
-    world.until(&id, &["input_required"]).await;
+    world.until(&id, "input_required").await;
     let mut altered = id.clone();
     altered.replace_range(20..21, if &id[20..21] == "A" { "B" } else { "A" });
     for kind in kinds() {

@@ -32,7 +32,7 @@ async fn a_slow_call_becomes_a_task_that_can_be_read_at_once() {
     let id = created["taskId"].as_str().expect("an id");
     assert_eq!(world.get(id).await.result()["status"], "working");
     world.release();
-    let task = world.until(id, &["completed"]).await;
+    let task = world.until(id, "completed").await;
     assert_eq!(text(&task["result"]), "waited");
 }
 
@@ -41,7 +41,7 @@ async fn a_result_is_the_same_at_every_read() {
     let world = World::start().await;
     world.release();
     let id = task(&world, "waits").await;
-    let first = world.until(&id, &["completed"]).await;
+    let first = world.until(&id, "completed").await;
     for _ in 0..3 {
         assert_eq!(world.get(&id).await.result()["result"], first["result"]);
         assert_eq!(
@@ -89,15 +89,15 @@ async fn a_tool_says_what_a_client_must_be_able_to_answer() {
 #[tokio::test]
 async fn the_outcomes_of_a_task_are_kept_apart() {
     let world = World::start().await;
-    let failed = world.until(&task(&world, "fails").await, &["completed"]).await;
+    let failed = world.until(&task(&world, "fails").await, "completed").await;
     assert_eq!(failed["result"]["isError"], true);
-    let broken = world.until(&task(&world, "breaks").await, &["failed"]).await;
+    let broken = world.until(&task(&world, "breaks").await, "failed").await;
     assert_eq!(
         broken["error"],
         json!({ "code": -32050, "message": "broken", "data": { "part": 3 } })
     );
     assert!(broken.get("result").is_none());
-    let lost = world.until(&task(&world, "gives_up").await, &["failed"]).await;
+    let lost = world.until(&task(&world, "gives_up").await, "failed").await;
     assert_eq!(lost["error"]["data"]["reason"], "upstream_tasks_lost");
 }
 
@@ -142,7 +142,7 @@ async fn a_cancel_is_taken_at_once_and_again_and_never_undone() {
 async fn questions_are_answered_one_by_one_or_not_at_all() {
     let world = World::start().await;
     let id = task(&world, "asks_two").await;
-    let asking = world.until(&id, &["input_required"]).await;
+    let asking = world.until(&id, "input_required").await;
     let keys: Vec<&String> = asking["inputRequests"]
         .as_object()
         .expect("a map")
@@ -168,8 +168,50 @@ async fn questions_are_answered_one_by_one_or_not_at_all() {
     )
     .await
     .result();
-    let done = world.until(&id, &["completed"]).await;
+    let done = world.until(&id, "completed").await;
     assert_eq!(text(&done["result"]), "Ada and declined");
+}
+
+// C-29, Q-4: the client is not shown what its call did not declare; a person answers on the page.
+#[tokio::test]
+async fn a_question_of_a_kind_that_was_not_declared_is_not_shown_to_the_client() {
+    let world = World::start().await;
+    let client = Client {
+        capabilities: json!({}),
+        ..Client::with_tasks()
+    };
+    for tool in ["asks_two", "asks_first"] {
+        let created = world.call(&client, tool, json!({})).await;
+        let id = created.result()["taskId"].as_str().expect("a task").to_owned();
+        let filter = json!({ "notifications": { "taskIds": [id] } });
+        let mut frames = world.stream(&client, "subscriptions/listen", filter).await;
+        let message = loop {
+            let frame = frames.next().await.expect("the task waits");
+            assert_ne!(frame["params"]["status"], "input_required", "{frame}");
+            if let Some(message) = frame["params"]["statusMessage"].as_str() {
+                break message.to_owned();
+            }
+        };
+        assert!(
+            message.starts_with("Waits for a person: longhaul answer "),
+            "{message}"
+        );
+    }
+}
+
+// B-39: names that are not unique, or look like a number of ours, do not reach the client as keys.
+#[tokio::test]
+async fn questions_before_a_task_have_keys_that_differ() {
+    let world = World::start().await;
+    let first = world
+        .call(&Client::without_tasks(), "asks_alike", json!({}))
+        .await;
+    let keys: Vec<&String> = first.result()["inputRequests"]
+        .as_object()
+        .expect("questions")
+        .keys()
+        .collect();
+    assert_eq!(keys, ["name", "q2", "q3"]);
 }
 
 //
@@ -177,7 +219,7 @@ async fn questions_are_answered_one_by_one_or_not_at_all() {
 async fn an_answer_that_does_not_fit_names_its_place_and_changes_nothing() {
     let world = World::start().await;
     let id = task(&world, "asks_two").await;
-    world.until(&id, &["input_required"]).await;
+    world.until(&id, "input_required").await;
     let misfit =
         json!({ "q1": { "action": "accept", "content": { "name": 7 } }, "q2": { "action": "decline" } });
     for last in [false, false, true] {
@@ -216,7 +258,7 @@ async fn a_tool_that_asks_first_asks_before_there_is_a_task() {
     assert_eq!(second.result()["resultType"], "task");
     assert!(second.result().get("requestState").is_none());
     let id = second.result()["taskId"].as_str().expect("an id").to_owned();
-    let done = world.until(&id, &["completed"]).await;
+    let done = world.until(&id, "completed").await;
     assert_eq!(text(&done["result"]), "Ada");
 
     // The same retry again begins nothing.

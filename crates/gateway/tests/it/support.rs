@@ -165,16 +165,20 @@ impl World {
             .await
     }
 
-    /// The task once it has one of these statuses.
-    pub(crate) async fn until(&self, id: &str, statuses: &[&str]) -> Value {
-        let deadline = clock::monotonic() + PATIENCE;
+    /// The task once it has this status, as its stream tells it.
+    pub(crate) async fn until(&self, id: &str, status: &str) -> Value {
+        let filter = json!({ "notifications": { "taskIds": [id] } });
+        let mut frames = self
+            .stream(&Client::with_tasks(), "subscriptions/listen", filter)
+            .await;
         loop {
-            let task = self.get(id).await.result().clone();
-            if statuses.iter().any(|status| task["status"] == *status) {
-                return task;
+            let frame = frames
+                .next()
+                .await
+                .expect("the task before the end of its stream");
+            if frame["params"]["status"] == status {
+                return frame["params"].clone();
             }
-            assert!(clock::monotonic() < deadline, "still {task}");
-            tokio::task::yield_now().await;
         }
     }
 
@@ -319,6 +323,11 @@ fn catalog(open: &watch::Sender<bool>) -> Catalog {
             script(|_, context| asked(context, &["first", "second"])),
         ),
         asks_first,
+        tool(
+            "asks_alike",
+            TaskSupport::Forbidden,
+            script(|_, context| asked(context, &["name", "name", "q1"])),
+        ),
         tool("fails", TaskSupport::Required, script(|_, _| async { failed() })),
         tool("breaks", TaskSupport::Required, script(|_, _| async { broken() })),
         tool(
