@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A PostgreSQL of this workspace alone, for tests: `postgres.sh start [FOLDER]` starts it and prints its address on the last
-# line; `postgres.sh stop [FOLDER]` ends it and deletes its data. It listens on a free loopback port and keeps its data in
-# a folder of its own in /tmp. `initdb` refuses root, so as root it runs as the user `postgres`.
+# A PostgreSQL of this workspace alone, for tests: `postgres.sh start [FOLDER]` starts it and prints how to connect on the
+# last line; `postgres.sh stop [FOLDER]` ends it and deletes its data. It listens on a socket in its folder in /tmp, where
+# its data are too, and on a free loopback port. `initdb` refuses root, so as root it runs as the user `postgres`.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -47,11 +47,11 @@ start() {
         cd "$home"
         as_owner "$bin/initdb" -D "$home/data" -U longhaul --auth=trust --encoding=UTF8 --locale=C >"$home/initdb.log"
         as_owner "$bin/pg_ctl" -D "$home/data" -l "$home/data/server.log" -w -t 60 \
-            -o "-p $port -k $home/data -c listen_addresses=127.0.0.1 -c max_connections=200" start >/dev/null
+            -o "-p $port -k $home -c listen_addresses=127.0.0.1 -c max_connections=200" start >/dev/null
         as_owner "$bin/createdb" -h 127.0.0.1 -p "$port" -U longhaul longhaul
         echo "$port" >"$home/port"
     fi
-    echo "postgres://longhaul@127.0.0.1:$port/longhaul"
+    echo "host=$home port=$port user=longhaul dbname=longhaul"
 }
 
 stop() {
