@@ -26,6 +26,7 @@ const PLAIN: usize = 16 + 16 + 8 + 1;
 const CLASS_TASK: u8 = 1;
 
 /// The keys of this server, derived once at start from its root key, one for each purpose.
+#[derive(Clone)]
 pub struct Keys {
     kid: u32,
     root: [u8; 32],

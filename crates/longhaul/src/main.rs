@@ -8,6 +8,7 @@ mod arguments;
 mod background;
 mod client;
 mod command;
+mod database;
 mod exit;
 mod flags;
 mod places;

@@ -89,6 +89,20 @@ impl KeyRing {
         KeyRing { keys }
     }
 
+    /// A key for one purpose, made from the current master key: the same for ever as long as that key is current.
+    /// It tells nothing about the master key or the keys for other purposes.
+    ///
+    /// # Errors
+    /// [`Fault::Broken`] for a ring without keys.
+    pub fn derive(&self, purpose: &str) -> Result<[u8; 32], Error> {
+        let (_, master) = self.current()?;
+        let mut digest = Sha256::new();
+        digest.update(purpose.as_bytes());
+        digest.update([0]);
+        digest.update(*master.0);
+        Ok(digest.finalize().into())
+    }
+
     fn current(&self) -> Result<&(u32, Key), Error> {
         self.keys
             .first()

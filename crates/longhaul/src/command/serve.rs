@@ -5,7 +5,7 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, IsTerminal, Read},
+    io::{self, IsTerminal},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -22,12 +22,10 @@ use longhaul_gateway::{
     command::{self, Host},
     config::{Config, Loaded},
     local::socket,
-    sealed_id::Keys,
     server::{self, Server, Setup},
 };
-use longhaul_store::{Runner, Shared, crypt::KeyRing, memory::Memory};
+use longhaul_store::Runner;
 use nix::sys::resource::{Resource, setrlimit};
-use sha2::{Digest, Sha256};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -37,6 +35,7 @@ use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::Subscribe
 
 use super::logs;
 use crate::{
+    database,
     exit::{Exit, Failure, Outcome},
     flags::{Common, Serve},
     places::{self, State},
@@ -47,9 +46,6 @@ use crate::{
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// After how long without its database a server stops all its work, where others may take it over.
 const FENCE_AFTER: Duration = Duration::from_secs(15);
-/// The most connections to PostgreSQL.
-#[cfg(feature = "postgres")]
-const CONNECTIONS_MAX: usize = 16;
 /// How many days of logs are kept.
 const LOG_DAYS: usize = 7;
 /// The log filter when `LONGHAUL_LOG` is not set.
@@ -107,8 +103,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     if let Err(error) = process::become_subreaper() {
         tracing::warn!(%error, "a killed shim's processes are found by their mark only");
     }
-    let (store, root) = open_store(&state, &config).await?;
-    let keys = Keys::derive(1, &root);
+    let (store, keys) = database::open(&state, &config).await?;
     let identity = process::identity().map_err(|error| fault("find this process in /proc", &error))?;
     let runner = Runner {
         id: clock::runner_id(),
@@ -121,7 +116,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         pid_start: identity.started,
     };
     let catalog = Arc::new(catalog(&config, &state, &runner)?);
-    let references = Keys::derive(1, &root);
+    let references = keys.clone();
     let mut options = Options::new(
         runner,
         Arc::new(move |task| references.reference(task)),
@@ -286,116 +281,6 @@ fn begin_log(dir: &Path, background: bool) -> Result<tracing_appender::non_block
         .try_init()
         .map_err(|error| Failure::fault(format!("cannot begin the log: {error}")))?;
     Ok(guard)
-}
-
-/// The store that the configuration names, and the root of this server's other keys.
-async fn open_store(state: &State, config: &Config) -> Result<(Shared, [u8; 32]), Failure> {
-    let keys = KeyRing::open(&state.dir.join("keys")).map_err(unopened)?;
-    let root = root(&state.dir.join("keys").join("master"))?;
-    let url = secret("store.url", &config.store.url)?;
-    let store: Shared = match url.split_once(':').map_or(url.as_str(), |(scheme, _)| scheme) {
-        "memory" => Arc::new(Memory::new(Arc::new(clock::now))),
-        "sqlite" => open_sqlite(state, config, keys)?,
-        "postgres" | "postgresql" => open_postgres(url, keys).await?,
-        other => {
-            return Err(Failure::usage(format!(
-                "`store.url` names no store that exists: `{}`",
-                line(other)
-            ))
-            .fix("store.url = \"sqlite\", or postgres://user@host/name"));
-        }
-    };
-    Ok((store, root))
-}
-
-/// A value, or what `env:NAME` or `file:PATH` point to.
-fn secret(setting: &str, value: &str) -> Result<String, Failure> {
-    if let Some(name) = value.strip_prefix("env:") {
-        return std::env::var(name).map_err(|_| {
-            Failure::usage(format!(
-                "`{setting}` is to be read from `{name}`, which is not set"
-            ))
-        });
-    }
-    if let Some(path) = value.strip_prefix("file:") {
-        let read = fs::read_to_string(path);
-        return read
-            .map(|text| text.trim().to_owned())
-            .map_err(|error| Failure::usage(format!("`{setting}` is to be read from `{path}`: {error}")));
-    }
-    Ok(value.to_owned())
-}
-
-#[cfg(feature = "sqlite")]
-fn open_sqlite(state: &State, config: &Config, keys: KeyRing) -> Result<Shared, Failure> {
-    use longhaul_store::sqlite;
-
-    let options = sqlite::Options {
-        directory: database_directory(state, config)?,
-        keys,
-        clock: Arc::new(clock::now),
-        allow_network_file_system: config.store.allow_network_file_system,
-    };
-    Ok(Arc::new(sqlite::Sqlite::open(options).map_err(unopened)?))
-}
-
-/// Where `longhaul.db` is: `store.path` may move it, not rename it.
-#[cfg(feature = "sqlite")]
-fn database_directory(state: &State, config: &Config) -> Result<PathBuf, Failure> {
-    let Some(path) = &config.store.path else {
-        return Ok(state.dir.clone());
-    };
-    match (path.file_name(), path.parent()) {
-        (Some(name), Some(directory)) if name == "longhaul.db" => Ok(directory.to_owned()),
-        (Some(_) | None, _) => {
-            let message = format!(
-                "`store.path` must end in `longhaul.db`, and is `{}`",
-                path.display()
-            );
-            Err(Failure::usage(message))
-        }
-    }
-}
-
-#[cfg(not(feature = "sqlite"))]
-fn open_sqlite(_: &State, _: &Config, _: KeyRing) -> Result<Shared, Failure> {
-    Err(Failure::usage("this build has no SQLite").fix("build it with the feature `sqlite`"))
-}
-
-#[cfg(feature = "postgres")]
-async fn open_postgres(url: String, keys: KeyRing) -> Result<Shared, Failure> {
-    use longhaul_store::postgres;
-
-    let options = postgres::Options {
-        url,
-        keys,
-        connections_max: CONNECTIONS_MAX,
-        allow_unsafe_settings: false,
-    };
-    Ok(Arc::new(
-        postgres::Postgres::connect(options).await.map_err(unopened)?,
-    ))
-}
-
-#[cfg(not(feature = "postgres"))]
-async fn open_postgres(_: String, _: KeyRing) -> Result<Shared, Failure> {
-    Err(Failure::usage("this build has no PostgreSQL").fix("build it with the feature `postgres`"))
-}
-
-fn unopened(error: longhaul_store::Error) -> Failure {
-    Failure::caused(Exit::Usage, "store", &error).fix("longhaul doctor")
-}
-
-/// The root of the keys for ids and states: made from the master key, and never the master key itself, which the
-/// store wraps its data keys with.
-fn root(master: &Path) -> Result<[u8; 32], Failure> {
-    let mut key = [0; 32];
-    let read = fs::File::open(master).and_then(|mut file| file.read_exact(&mut key));
-    read.map_err(|error| fault("read the master key", &error))?;
-    let mut digest = Sha256::new();
-    digest.update(b"longhaul gateway root 1\0");
-    digest.update(key);
-    Ok(digest.finalize().into())
 }
 
 fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, Failure> {

@@ -48,6 +48,21 @@ fn format_1_opens_for_ever() {
     assert_eq!(vault().open(PLACE, &sample("sealed")).unwrap(), sample("plain"));
 }
 
+/// Ids that clients hold are made with such a key.
+#[test]
+fn a_derived_key_is_the_same_for_ever() {
+    let ring = KeyRing::new([7; 32], &[[1; 32]]);
+    let hex = |purpose: &str| -> String {
+        let key = ring.derive(purpose).unwrap();
+        key.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    assert_eq!(
+        hex("ids"),
+        "dd68f931c7ca9cc4b7553d52d1719fe88ffeb803143a48b6108e47b779bff35b"
+    );
+    assert_ne!(hex("ids"), hex("states"));
+}
+
 #[test]
 fn what_was_moved_or_altered_does_not_open() {
     let (vault, sealed) = (vault(), sample("sealed"));
