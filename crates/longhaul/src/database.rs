@@ -1,6 +1,6 @@
 //! Opens the store that the configuration names, with the keys that belong to it.
 //!
-//! Called by `serve`. It reads no task itself.
+//! Called by `serve`, and by the commands that read tasks where no server runs. It reads no task itself.
 
 use std::{fs, path::PathBuf, sync::Arc};
 

@@ -25,7 +25,8 @@ pub(crate) enum Exit {
     Unreachable = 5,
     /// The task was cancelled.
     Cancelled = 6,
-    /// The task, or the wait for it, took too long.
+    /// The task's time to live or a question's deadline went by. A program that took longer than its tool's
+    /// `timeout` has failed.
     TimedOut = 7,
     /// `ask`: the person said no.
     Declined = 10,
@@ -52,7 +53,10 @@ impl Exit {
         (Exit::Refused, "the server refused"),
         (Exit::Unreachable, "the server cannot be reached"),
         (Exit::Cancelled, "the task was cancelled"),
-        (Exit::TimedOut, "the task took too long"),
+        (
+            Exit::TimedOut,
+            "the task expired, or its question was not answered in time",
+        ),
         (Exit::Declined, "`ask`: the person declined"),
         (Exit::Dismissed, "`ask`: the person dismissed the question"),
         (Exit::Unanswerable, "`ask`: nobody can answer"),

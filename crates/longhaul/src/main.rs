@@ -1,7 +1,8 @@
 //! The `longhaul` binary: flags, the configuration's place, and the crates put together.
 //!
 //! It decides nothing about tasks. `serve` is the server; every other command speaks with it over the user's
-//! socket, except those that speak from inside a tool's command (`ask`, `progress`) and the shim.
+//! socket, except those that speak from inside a tool's command (`ask`, `progress`) and the shim. `tasks` reads the
+//! database where no server runs.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -14,6 +15,7 @@ mod flags;
 mod places;
 mod prompt;
 mod screen;
+mod stored;
 
 use std::process::ExitCode;
 

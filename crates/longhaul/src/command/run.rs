@@ -222,15 +222,11 @@ fn print_for_people(outcome: &Ended, raw: bool) {
 
 /// A task's own outcome as an exit code.
 pub(crate) fn exit(outcome: &Ended) -> Exit {
-    let reason = outcome.error.as_deref().and_then(|raw| {
-        let error = serde_json::from_str::<Value>(raw.get()).ok()?;
-        Some(error["data"]["reason"].as_str()?.to_owned())
-    });
     match outcome.state {
         State::Done => Exit::Done,
         State::Cancelled | State::Stopping => Exit::Cancelled,
-        State::Failed => match reason.as_deref().or(outcome.reason.as_deref()) {
-            Some("expired" | "no_answer" | "timed_out" | "timeout" | "idle_timeout") => Exit::TimedOut,
+        State::Failed => match outcome.reason.as_deref() {
+            Some("expired" | "no_answer") => Exit::TimedOut,
             Some(_) | None => Exit::Failed,
         },
         State::Lost | State::Held | State::Queued | State::Running | State::Asking => Exit::Failed,

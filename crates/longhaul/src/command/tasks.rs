@@ -8,6 +8,7 @@ use crate::{
     exit::{Exit, Outcome},
     flags::{Common, Filter, Name, ResultOf, Tasks, TasksCommand},
     screen::{self, line, say, say_json},
+    stored,
 };
 
 /// Runs the command.
@@ -21,7 +22,7 @@ pub(crate) async fn tasks(common: &Common, flags: &Tasks) -> Outcome {
             TasksCommand::Result(ResultOf { name, raw }) => {
                 run::screen_raw(*raw)?;
                 run::print(
-                    &background::client(common)?.result(name).await?,
+                    &stored::reader(common).await?.result(name).await?,
                     common.json,
                     *raw,
                 )
@@ -42,7 +43,7 @@ async fn list(common: &Common, filter: &Filter) -> Outcome {
         before: None,
         limit: filter.limit,
     };
-    let listed = background::client(common)?.list(&filter).await?;
+    let listed = stored::reader(common).await?.list(&filter).await?;
     if common.json {
         say_json(&listed)?;
         return Ok(Exit::Done);
@@ -61,7 +62,7 @@ async fn list(common: &Common, filter: &Filter) -> Outcome {
 }
 
 async fn get(common: &Common, name: &str) -> Outcome {
-    let task = background::client(common)?.task(name).await?;
+    let task = stored::reader(common).await?.task(name).await?;
     match common.json {
         true => say_json(&task)?,
         false => describe(&task),

@@ -9,5 +9,6 @@ mod page;
 mod serve;
 mod speak;
 mod stop;
+mod stored;
 mod support;
 mod wrong_input;
