@@ -14,19 +14,22 @@ mod tasks;
 use std::sync::Arc;
 
 use longhaul_core::{Millis, Span, TaskId};
-use longhaul_engine::Engine;
+use longhaul_engine::{
+    Engine,
+    transact::{Proposal, Verdict},
+};
 use longhaul_mcp::{
     Incoming, Reply, Request, RpcError,
     reply::{Cache, CacheScope, Discovery, ToolPage},
     rpc_error::{Refusal, RefusalCode, Who},
 };
-use longhaul_store::{Error as StoreError, Fault, Query, Row, Scope, Slot};
+use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Slot, Snapshot};
 
 pub use held::{Held, Step};
 
 use crate::{
     catalog::Catalog,
-    gate::{self, Action, View},
+    gate::{self, Action, Permit, View},
     identity::Caller,
     listen::{self, Listener},
     quota::Quota,
@@ -235,14 +238,7 @@ impl Dispatch {
             .await
             .map_err(|error| store_reply(&error))?;
         let row = found.rows.into_iter().next();
-        let view = View {
-            action,
-            caller: &caller.owner,
-            task_owner: row.as_ref().map(|row| &row.owner),
-            open_tasks: 0,
-            open_max: self.inner.settings.open_max,
-            draining: false,
-        };
+        let view = View::of_task(action, &caller.owner, row.as_ref().map(|row| &row.owner));
         match (gate::judge(&view), row) {
             (Ok(_), Some(row)) if view::has_expired(&row, found.now) => Err(RpcError::task_expired()),
             (Ok(_), Some(row)) => Ok((row, found.now)),
@@ -251,6 +247,49 @@ impl Dispatch {
             (Ok(_), None) => Err(RpcError::task_not_found()),
             (Err(refusal), _) => Err(refusal.reply()),
         }
+    }
+
+    /// Changes a task for `owner` as `make` proposes, when the gate allows it on the locked snapshot. `make` looks
+    /// at that snapshot too: what it saw before may have changed.
+    async fn change(
+        &self,
+        owner: &Owner,
+        action: Action,
+        task: TaskId,
+        make: impl Fn(&Row) -> Option<Proposal> + Send + 'static,
+    ) -> Result<(), RpcError> {
+        let owner = owner.clone();
+        let judge = move |snapshot: &Snapshot| {
+            let Some(row) = &snapshot.task else {
+                return Verdict::Refuse(());
+            };
+            let permit = gate::judge(&View::of_task(action, &owner, Some(&row.owner)));
+            match (permit, make(row)) {
+                (Ok(permit), Some(proposal)) => apply(permit, proposal),
+                (Ok(_), None) | (Err(_), Some(_) | None) => Verdict::Refuse(()),
+            }
+        };
+        let scope = Scope {
+            task: Slot::Task(task),
+            ..Scope::default()
+        };
+        self.inner
+            .engine
+            .transact(scope, Box::new(judge))
+            .await
+            .map_err(|error| store_reply(&error))?;
+        Ok(())
+    }
+
+    /// One task with its bodies, whoever it belongs to.
+    async fn row(&self, task: TaskId) -> Result<Option<Row>, RpcError> {
+        let found = self
+            .inner
+            .engine
+            .read(Query::Task(task))
+            .await
+            .map_err(|error| store_reply(&error))?;
+        Ok(found.rows.into_iter().next())
     }
 
     /// A task as its owner sees it.
@@ -263,11 +302,8 @@ impl Dispatch {
 const INSTRUCTIONS: &str = "Slow tools return a task: wait for it by its poll interval, answer its questions, \
                             or cancel it. A task goes on when the client ends.";
 
-fn scope(task: TaskId) -> Scope {
-    Scope {
-        task: Slot::Task(task),
-        ..Scope::default()
-    }
+fn apply(_permit: Permit, proposal: Proposal) -> Verdict<()> {
+    Verdict::Apply(proposal, ())
 }
 
 /// What a caller is told when the store fails. The log has the cause; the caller never reads it.

@@ -65,6 +65,20 @@ pub struct View<'a> {
     pub draining: bool,
 }
 
+impl<'a> View<'a> {
+    /// A view of something that is done with a task that exists, or seems to.
+    pub fn of_task(action: Action, caller: &'a Owner, task_owner: Option<&'a Owner>) -> View<'a> {
+        View {
+            action,
+            caller,
+            task_owner,
+            open_tasks: 0,
+            open_max: 0,
+            draining: false,
+        }
+    }
+}
+
 /// Why the gate says no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

@@ -7,19 +7,28 @@ use longhaul_core::{
     event::{Answer, Event},
     task::Reader,
 };
-use longhaul_engine::transact::{Proposal, Verdict};
+use longhaul_engine::transact::Proposal;
 use longhaul_mcp::{RpcError, request::Response};
-use longhaul_store::{Row, Snapshot};
+use longhaul_store::Row;
 
-use super::{Dispatch, scope, store_reply};
-use crate::question::{self, Stored, still_open};
+use super::Dispatch;
+use crate::{
+    gate::Action,
+    identity::Caller,
+    question::{self, Stored, still_open},
+};
 
 impl Dispatch {
     /// Settles the open questions that these answers name, by the tool's own names or by ours.
     ///
     /// # Errors
     /// An answer that does not fit. Nothing was applied, except that the misfit was counted.
-    pub(super) async fn answer_labelled(&self, row: &Row, responses: &[Response]) -> Result<bool, RpcError> {
+    pub(super) async fn answer_labelled(
+        &self,
+        caller: &Caller,
+        row: &Row,
+        responses: &[Response],
+    ) -> Result<bool, RpcError> {
         let mut answers = Vec::new();
         for (key, asked, stored) in shown(&row.task) {
             if let Some(response) = responses.iter().find(|response| response.key == key) {
@@ -27,13 +36,14 @@ impl Dispatch {
             }
         }
         let any = !answers.is_empty();
-        self.settle(row, answers).await?;
+        self.settle(caller, row, answers).await?;
         Ok(any)
     }
 
     /// Applies answers to open questions, all or none.
     pub(super) async fn settle(
         &self,
+        caller: &Caller,
         row: &Row,
         answers: Vec<(QuestionKey, Stored, Response)>,
     ) -> Result<(), RpcError> {
@@ -46,10 +56,28 @@ impl Dispatch {
             }
         }
         if misfits.is_empty() {
-            return self.apply_answers(row.id, events).await;
+            let make = move |row: &Row| {
+                let open = events.iter().filter(|(key, _)| still_open(&row.task, *key));
+                proposed(
+                    "owner",
+                    open.map(|(key, answer)| answered(*key, answer.clone())).collect(),
+                )
+            };
+            return self.change(&caller.owner, Action::Update, row.id, make).await;
         }
         let keys: Vec<QuestionKey> = misfits.iter().map(|(key, _, _)| *key).collect();
-        self.apply_misfits(row.id, keys).await?;
+        let make = move |row: &Row| {
+            let open = keys.iter().filter(|key| still_open(&row.task, **key));
+            proposed(
+                "owner",
+                open.map(|key| Event::Misfit {
+                    key: *key,
+                    reader: Reader::Client,
+                })
+                .collect(),
+            )
+        };
+        self.change(&caller.owner, Action::Update, row.id, make).await?;
         let (_, key, misfit) = &misfits[0];
         let last = row.task.questions.iter().any(|asked| {
             asked.misfits + 1 >= MISFITS_MAX && misfits.iter().any(|(key, _, _)| *key == asked.key)
@@ -57,111 +85,36 @@ impl Dispatch {
         Err(misfit_reply(key, misfit, last))
     }
 
-    async fn apply_answers(&self, task: TaskId, answers: Vec<(QuestionKey, Answer)>) -> Result<(), RpcError> {
-        if answers.is_empty() {
-            return Ok(());
-        }
-        let judge = move |snapshot: &Snapshot| {
-            let Some(row) = &snapshot.task else {
-                return Verdict::Refuse(());
-            };
-            let events: Vec<Event> = answers
-                .iter()
-                .filter(|(key, _)| still_open(&row.task, *key))
-                .map(|(key, answer)| Event::Answered {
-                    key: *key,
-                    reader: Reader::Client,
-                    answer: answer.clone(),
-                })
-                .collect();
-            if events.is_empty() {
-                return Verdict::Refuse(());
-            }
-            Verdict::Apply(
-                Proposal {
-                    events,
-                    actor: "owner",
-                    ..Proposal::default()
-                },
-                (),
-            )
-        };
-        self.inner
-            .engine
-            .transact(scope(task), Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        Ok(())
-    }
-
     /// Dismisses whatever a task still asks its client.
-    pub(super) async fn dismiss(&self, task: TaskId) -> Result<(), RpcError> {
-        let judge = |snapshot: &Snapshot| {
-            let Some(row) = &snapshot.task else {
-                return Verdict::Refuse(());
-            };
+    pub(super) async fn dismiss(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
+        let make = |row: &Row| {
             let open = row
                 .task
                 .open_questions()
                 .filter(|asked| asked.reader == Reader::Client);
-            let events: Vec<Event> = open
-                .map(|asked| Event::Answered {
-                    key: asked.key,
-                    reader: Reader::Client,
-                    answer: Answer::Dismiss,
-                })
-                .collect();
-            if events.is_empty() {
-                return Verdict::Refuse(());
-            }
-            Verdict::Apply(
-                Proposal {
-                    events,
-                    actor: "gateway",
-                    ..Proposal::default()
-                },
-                (),
+            proposed(
+                "gateway",
+                open.map(|asked| answered(asked.key, Answer::Dismiss)).collect(),
             )
         };
-        self.inner
-            .engine
-            .transact(scope(task), Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        Ok(())
+        self.change(&caller.owner, Action::Update, task, make).await
     }
+}
 
-    async fn apply_misfits(&self, task: TaskId, keys: Vec<QuestionKey>) -> Result<(), RpcError> {
-        let judge = move |snapshot: &Snapshot| {
-            let Some(row) = &snapshot.task else {
-                return Verdict::Refuse(());
-            };
-            let events: Vec<Event> = keys
-                .iter()
-                .filter(|key| still_open(&row.task, **key))
-                .map(|key| Event::Misfit {
-                    key: *key,
-                    reader: Reader::Client,
-                })
-                .collect();
-            if events.is_empty() {
-                return Verdict::Refuse(());
-            }
-            Verdict::Apply(
-                Proposal {
-                    events,
-                    actor: "owner",
-                    ..Proposal::default()
-                },
-                (),
-            )
-        };
-        self.inner
-            .engine
-            .transact(scope(task), Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        Ok(())
+/// These events, unless there are none.
+fn proposed(actor: &'static str, events: Vec<Event>) -> Option<Proposal> {
+    (!events.is_empty()).then(|| Proposal {
+        events,
+        actor,
+        ..Proposal::default()
+    })
+}
+
+fn answered(key: QuestionKey, answer: Answer) -> Event {
+    Event::Answered {
+        key,
+        reader: Reader::Client,
+        answer,
     }
 }
 
@@ -196,6 +149,13 @@ pub(super) fn shown(task: &Task) -> Vec<(String, QuestionKey, Stored)> {
         shown.push((label.unwrap_or_else(|| asked.key.to_string()), asked.key, stored));
     }
     shown
+}
+
+/// Whether an answer that came before its question fits the question that has its name.
+pub(super) fn fits(task: &Task, response: &Response) -> bool {
+    shown(task)
+        .iter()
+        .any(|(key, _, stored)| *key == response.key && question::check(stored, &response.body).is_ok())
 }
 
 /// The third answer that does not fit is a decline.

@@ -66,7 +66,7 @@ impl Backend for Dispatch {
         Box::pin(async move {
             let caller = caller(peer);
             let (row, _) = self.named(&caller, Action::Cancel, &name).await?;
-            self.end(&row).await.map_err(local)?;
+            self.end(&caller, row.id).await.map_err(local)?;
             let (row, now) = self.named(&caller, Action::Get, &name).await?;
             Ok(shown(&row, now))
         })
@@ -81,7 +81,7 @@ impl Backend for Dispatch {
                 key: key.to_string(),
                 body: elicit_result(&answer)?,
             };
-            self.settle(&row, vec![(key, stored, response)])
+            self.settle(&caller, &row, vec![(key, stored, response)])
                 .await
                 .map_err(local)?;
             let (row, now) = self.named(&caller, Action::Get, &name).await?;
@@ -196,14 +196,7 @@ impl Backend for Dispatch {
 
 impl Dispatch {
     fn permit(&self, action: Action, caller: &Caller, row: Option<&Row>) -> Result<(), Error> {
-        let view = View {
-            action,
-            caller: &caller.owner,
-            task_owner: row.map(|row| &row.owner),
-            open_tasks: 0,
-            open_max: self.inner.settings.open_max,
-            draining: false,
-        };
+        let view = View::of_task(action, &caller.owner, row.map(|row| &row.owner));
         gate::judge(&view)
             .map(|_| ())
             .map_err(|refusal| local(refusal.reply()))

@@ -15,9 +15,9 @@ use longhaul_mcp::{
     request::{Answers, CallTool, Response},
     rpc_error::{Refusal, RefusalCode, Who},
 };
-use longhaul_store::{Query, Row, Scope, Slot, Snapshot};
+use longhaul_store::{Row, Scope, Slot, Snapshot};
 
-use super::{Dispatch, held::Held, scope, store_reply};
+use super::{Dispatch, held::Held, store_reply};
 use crate::{
     catalog::Entry,
     gate::{self, Action, Permit, View},
@@ -91,7 +91,7 @@ impl Dispatch {
             .birth(caller, &client, &call, &checked)
             .await
             .map_err(error)?;
-        self.show(born.0).await.map_err(error)?;
+        self.show(caller, born.0).await.map_err(error)?;
         Ok(born)
     }
 
@@ -264,50 +264,24 @@ impl Dispatch {
             return Err(bad());
         }
         let row = self.row(opened.task).await?.ok_or_else(bad)?;
-        let view = View {
-            action: Action::Update,
-            caller: &caller.owner,
-            task_owner: Some(&row.owner),
-            open_tasks: 0,
-            open_max: self.inner.settings.open_max,
-            draining: false,
-        };
+        let view = View::of_task(Action::Update, &caller.owner, Some(&row.owner));
         gate::judge(&view).map_err(gate::Refusal::reply)?;
-        self.answer_labelled(&row, responses).await?;
+        self.answer_labelled(caller, &row, responses).await?;
         self.inner.rounds.end(&caller.owner, opened.task);
         Ok(opened.task)
     }
 
     /// Hands the row out: from now on it is in every list, and is kept until its time to live is over.
-    pub(super) async fn show(&self, task: TaskId) -> Result<(), RpcError> {
+    pub(super) async fn show(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
         let kept = self.inner.settings.expired_kept;
-        let judge = move |snapshot: &Snapshot| match &snapshot.task {
-            Some(row) if row.hidden => Verdict::Apply(
-                Proposal {
-                    shown: Some(row.task.expires_at + kept),
-                    actor: "owner",
-                    ..Proposal::default()
-                },
-                (),
-            ),
-            Some(_) | None => Verdict::Refuse(()),
+        let make = move |row: &Row| {
+            row.hidden.then(|| Proposal {
+                shown: Some(row.task.expires_at + kept),
+                actor: "owner",
+                ..Proposal::default()
+            })
         };
-        self.inner
-            .engine
-            .transact(scope(task), Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        Ok(())
-    }
-
-    pub(super) async fn row(&self, task: TaskId) -> Result<Option<Row>, RpcError> {
-        let found = self
-            .inner
-            .engine
-            .read(Query::Task(task))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        Ok(found.rows.into_iter().next())
+        self.change(&caller.owner, Action::Get, task, make).await
     }
 }
 

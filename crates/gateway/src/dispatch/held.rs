@@ -11,7 +11,11 @@ use longhaul_mcp::{
 };
 use longhaul_store::Row;
 
-use super::{Dispatch, answers::shown, call::Checked};
+use super::{
+    Dispatch,
+    answers::{fits, shown},
+    call::Checked,
+};
 use crate::{catalog::Entry, identity::Caller, outbound::Note, quota::Place, request_state::State, view};
 
 /// A call that was taken and whose reply is to come. Dropping it leaves the work going on, as a task that its
@@ -136,7 +140,7 @@ impl Held {
             Phase::Working if self.becomes_task(&row) => self.hand_out(&row).await,
             Phase::Working => {
                 if self.promote_due && !self.shown {
-                    self.dispatch.show(self.task).await?;
+                    self.dispatch.show(&self.caller, self.task).await?;
                     self.shown = true;
                 }
                 Ok(Looked::Wait { version: row.version })
@@ -156,7 +160,7 @@ impl Held {
 
     async fn hand_out(&mut self, row: &Row) -> Result<Looked, RpcError> {
         if row.hidden {
-            self.dispatch.show(self.task).await?;
+            self.dispatch.show(&self.caller, self.task).await?;
         }
         self.shown = true;
         let view = self.dispatch.view(row, self.dispatch.inner.engine.now());
@@ -165,10 +169,12 @@ impl Held {
 
     /// The work asks while its call is still open.
     async fn asked(&mut self, row: &Row) -> Result<Looked, RpcError> {
-        // Answers that came with the call are used once, as soon as the tool asks for them.
+        // Answers that came with the call are used once, as soon as the tool asks for them. One that does not fit
+        // is asked for again (B-42).
         if !self.offered.is_empty() {
-            let offered = std::mem::take(&mut self.offered);
-            if self.dispatch.answer_labelled(row, &offered).await? {
+            let mut offered = std::mem::take(&mut self.offered);
+            offered.retain(|response| fits(&row.task, response));
+            if self.dispatch.answer_labelled(&self.caller, row, &offered).await? {
                 return Ok(Looked::Again);
             }
         }
@@ -196,7 +202,7 @@ impl Held {
         if requests.is_empty() {
             // This client cannot be asked; the page and the terminal can.
             if !self.shown {
-                self.dispatch.show(self.task).await?;
+                self.dispatch.show(&self.caller, self.task).await?;
                 self.shown = true;
             }
             return Ok(Looked::Wait { version: row.version });
@@ -240,9 +246,9 @@ impl Drop for Held {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let (dispatch, task) = (self.dispatch.clone(), self.task);
+        let (dispatch, caller, task) = (self.dispatch.clone(), self.caller.clone(), self.task);
         runtime.spawn(async move {
-            if dispatch.show(task).await.is_err() {
+            if dispatch.show(&caller, task).await.is_err() {
                 tracing::warn!(
                     "a call whose client left could not be shown as a task; it is kept for a shorter time"
                 );
@@ -293,7 +299,7 @@ impl Dispatch {
     async fn begin_round(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
         let inner = &self.inner;
         match inner.rounds.begin(&caller.owner, task, inner.settings.rounds_max) {
-            Some(oldest) => self.dismiss(oldest).await,
+            Some(oldest) => self.dismiss(caller, oldest).await,
             None => Ok(()),
         }
     }

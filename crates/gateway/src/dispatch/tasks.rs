@@ -1,11 +1,11 @@
 //! `tasks/get`, `tasks/update` and `tasks/cancel`.
 
-use longhaul_core::{Outcome, Phase, event::Event, task::CancelledBy};
-use longhaul_engine::transact::{Proposal, Verdict};
+use longhaul_core::{Outcome, Phase, TaskId, event::Event, task::CancelledBy};
+use longhaul_engine::transact::Proposal;
 use longhaul_mcp::{Reply, RpcError, request::Response};
-use longhaul_store::{Row, Snapshot};
+use longhaul_store::Row;
 
-use super::{Dispatch, scope, store_reply};
+use super::Dispatch;
 use crate::{gate::Action, identity::Caller, question::Stored};
 
 impl Dispatch {
@@ -46,37 +46,28 @@ impl Dispatch {
                 Some((key, stored, response))
             })
             .collect();
-        self.settle(&row, answers).await?;
+        self.settle(caller, &row, answers).await?;
         Ok(Reply::Ack)
     }
 
     /// Taken at once; how the work stops is followed apart (C-30, D-20). A task that has ended stays as it is.
     pub(super) async fn cancel(&self, caller: &Caller, sealed: &str) -> Result<Reply, RpcError> {
         let (row, _) = self.own(caller, Action::Cancel, sealed).await?;
-        self.end(&row).await?;
+        self.end(caller, row.id).await?;
         Ok(Reply::Ack)
     }
 
     /// Ends a task for its owner.
-    pub(super) async fn end(&self, row: &Row) -> Result<(), RpcError> {
-        let judge = |snapshot: &Snapshot| match &snapshot.task {
-            Some(row) if !row.task.is_finished() => Verdict::Apply(
-                Proposal {
-                    events: vec![Event::Cancel {
-                        by: CancelledBy::Owner,
-                    }],
-                    actor: "owner",
-                    ..Proposal::default()
-                },
-                (),
-            ),
-            Some(_) | None => Verdict::Refuse(()),
+    pub(super) async fn end(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
+        let make = |row: &Row| {
+            (!row.task.is_finished()).then(|| Proposal {
+                events: vec![Event::Cancel {
+                    by: CancelledBy::Owner,
+                }],
+                actor: "owner",
+                ..Proposal::default()
+            })
         };
-        self.inner
-            .engine
-            .transact(scope(row.id), Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        Ok(())
+        self.change(&caller.owner, Action::Cancel, task, make).await
     }
 }
