@@ -10,7 +10,7 @@ use super::setting::{Bytes, section};
 section! {
     /// How the server listens.
     Server in "server" {
-        /// Where MCP and the local page are served. An address that is not loopback needs TLS.
+        /// Where MCP and the local page are served. An address that is not of the loopback is refused: this version has no TLS.
         bind: SocketAddr = "127.0.0.1:7410", since "0.1.0";
         /// Host names accepted in `Host` besides those of the loopback.
         allowed_hosts: Vec<String> = "", since "0.1.0";

@@ -246,7 +246,18 @@ fn default_of(setting: &Setting) -> Option<Json> {
     }
     match setting.schema["type"].as_str() {
         Some("boolean" | "integer") => setting.default.parse().ok(),
-        Some("array") => Some(setting.default.split(',').map(str::trim).collect()),
+        Some("array") => {
+            let whole = setting.schema["items"]["type"] == "integer";
+            let item = |text: &str| -> Option<Json> {
+                if whole {
+                    text.parse().ok()
+                } else {
+                    Some(text.into())
+                }
+            };
+            let items: Option<Vec<Json>> = setting.default.split(',').map(|text| item(text.trim())).collect();
+            items.map(Json::from)
+        }
         _ => Some(setting.default.into()),
     }
 }
