@@ -6,6 +6,7 @@
 
 mod cli;
 mod page;
+mod postgres;
 mod serve;
 mod speak;
 mod stop;

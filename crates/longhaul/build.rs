@@ -1,0 +1,25 @@
+//! Lets the tests see at build time whether a PostgreSQL server, a small disk and a browser are at hand, so that the
+//! cases that need them are shown as ignored where there are none.
+
+use std::path::Path;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    for (variable, name) in [
+        ("LONGHAUL_TEST_POSTGRES", "postgres_at_hand"),
+        ("LONGHAUL_TEST_SMALL_DISK", "small_disk_at_hand"),
+    ] {
+        println!("cargo::rerun-if-env-changed={variable}");
+        at_hand(name, std::env::var_os(variable).is_some());
+    }
+    let browser = Path::new("/usr/bin/chromium");
+    println!("cargo::rerun-if-changed={}", browser.display());
+    at_hand("chromium_at_hand", browser.exists());
+}
+
+fn at_hand(name: &str, is: bool) {
+    println!("cargo::rustc-check-cfg=cfg({name})");
+    if is {
+        println!("cargo::rustc-cfg={name}");
+    }
+}
