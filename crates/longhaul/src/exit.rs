@@ -169,6 +169,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "longhaul: {}", self.message)?;
         match &self.fix {
+            // Nothing is wrong after ctrl-c; what is said is how to go on.
+            Some(next) if self.exit == Exit::Interrupted => write!(f, "\n  next  {next}"),
             Some(fix) => write!(f, "\n  fix   {fix}"),
             None => Ok(()),
         }

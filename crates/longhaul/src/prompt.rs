@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, BufRead, IsTerminal},
+    io::{self, BufRead, IsTerminal, Write},
 };
 
 use longhaul_gateway::{
@@ -46,8 +46,16 @@ impl Typed {
     }
 }
 
+/// What was typed into the fields of a question that is asked again, by their names.
+pub(crate) type Earlier = BTreeMap<String, Vec<String>>;
+
 /// Asks until the form is filled in. `None` when the terminal was closed.
-pub(crate) async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> Option<Answer> {
+pub(crate) async fn ask(
+    typed: &mut Typed,
+    tool: &str,
+    question: &Question,
+    earlier: &mut Earlier,
+) -> Option<Answer> {
     tell(format!("\n{} asks: {}", line(tool), line(&question.message)));
     if let Some(url) = &question.url {
         tell(format!("  address   {}", line(url)));
@@ -61,6 +69,7 @@ pub(crate) async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> O
     let Some(form) = &question.form else {
         return loop {
             tell("Go on? [yes/no]");
+            prompt();
             match typed.next().await?.trim().to_ascii_lowercase().as_str() {
                 "y" | "yes" => break Some(settled(Action::Accept, None)),
                 "n" | "no" | "/decline" => break Some(settled(Action::Decline, None)),
@@ -70,17 +79,23 @@ pub(crate) async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> O
         };
     };
     let mut members = BTreeMap::new();
-    for field in form::fields(form) {
+    for mut field in form::fields(form) {
+        if let Some(values) = earlier.get(&field.name) {
+            field.default.clone_from(values);
+        }
         loop {
             tell(heading(&field));
+            prompt();
             let text = typed.next().await?;
             match text.trim() {
                 "/decline" => return Some(settled(Action::Decline, None)),
                 "/dismiss" => return Some(settled(Action::Dismiss, None)),
                 _ => {}
             }
-            match field.read(&values(&field, &text)) {
+            let values = values(&field, &text);
+            match field.read(&values) {
                 Ok(Some(value)) => {
+                    earlier.insert(field.name.clone(), values);
                     members.insert(field.name.clone(), value);
                     break;
                 }
@@ -92,8 +107,12 @@ pub(crate) async fn ask(typed: &mut Typed, tool: &str, question: &Question) -> O
     Some(settled(Action::Accept, Some(form::object(&members))))
 }
 
+fn prompt() {
+    let _ = write!(io::stderr(), "> ");
+}
+
 fn heading(field: &Field) -> String {
-    let mut text = line(&field.label);
+    let mut text = format!("\n{}", line(&field.label));
     match &field.kind {
         Kind::One(choices) | Kind::Several(choices) => {
             for (at, choice) in choices.iter().enumerate() {
@@ -104,17 +123,40 @@ fn heading(field: &Field) -> String {
             }
         }
         Kind::Check => text.push_str(" [yes/no]"),
-        Kind::Text { .. } | Kind::Number { .. } | Kind::List(_) | Kind::Json => {}
+        Kind::Number { min, max, .. } => match (min, max) {
+            (Some(min), Some(max)) => text.push_str(&format!(" ({} to {})", line(min), line(max))),
+            (Some(min), None) => text.push_str(&format!(" (at least {})", line(min))),
+            (None, Some(max)) => text.push_str(&format!(" (at most {})", line(max))),
+            (None, None) => {}
+        },
+        Kind::List(_) => text.push_str("\n  (several: apart by commas)"),
+        Kind::Text { .. } | Kind::Json => {}
     }
     if let Some(help) = &field.help {
         text.push_str(&format!("\n  {}", line(help)));
     }
     match (field.default.is_empty(), field.required) {
-        (false, _) => text.push_str(&format!("\n  [{}]", line(&field.default.join(", ")))),
+        (false, _) => {
+            let shown: Vec<&str> = field.default.iter().map(|value| word(field, value)).collect();
+            text.push_str(&format!("\n  (enter for: {})", line(&shown.join(", "))));
+        }
         (true, false) => text.push_str("\n  (may be left empty)"),
         (true, true) => {}
     }
     text
+}
+
+/// A value as people read it.
+fn word<'a>(field: &'a Field, value: &'a str) -> &'a str {
+    match &field.kind {
+        Kind::One(choices) | Kind::Several(choices) => choices
+            .iter()
+            .find(|choice| choice.value == value)
+            .map_or(value, |choice| &choice.label),
+        Kind::Check if value == "true" => "yes",
+        Kind::Check if value == "false" => "no",
+        Kind::Check | Kind::Text { .. } | Kind::Number { .. } | Kind::List(_) | Kind::Json => value,
+    }
 }
 
 /// What was typed as the field's values: nothing is the default, a number is the choice of that number.

@@ -101,12 +101,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 
 /// Rows under a heading, each column as wide as its widest cell; the last one takes what is left.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: usize) -> Vec<String> {
-    let mut widths = heading.map(str::width);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.width()).min(columns / 3);
-        }
-    }
+    let widths = widths(heading, rows, columns);
     let head = heading.map(str::to_owned);
     std::iter::once(&head)
         .chain(rows)
@@ -126,9 +121,20 @@ pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], co
         .collect()
 }
 
+fn widths<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: usize) -> [usize; N] {
+    let mut widths = heading.map(str::width);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.width()).min(columns / 3);
+        }
+    }
+    widths
+}
+
 /// The table of tasks.
 pub(crate) fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
-    let rows: Vec<[String; 6]> = tasks
+    const HEADING: [&str; 6] = ["NAME", "TOOL", "STATE", "AGE", "FROM", "NOW"];
+    let mut rows: Vec<[String; 6]> = tasks
         .iter()
         .map(|task| {
             [
@@ -136,30 +142,28 @@ pub(crate) fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
                 line(&task.tool),
                 task.state.word().to_owned(),
                 age(task.now_ms.saturating_sub(task.created_at_ms)),
-                from(&task.origin),
-                now(task),
+                line(task.caller()),
+                String::new(),
             ]
         })
         .collect();
-    table(["NAME", "TOOL", "STATE", "AGE", "FROM", "NOW"], &rows, columns)
-}
-
-/// How the call came in, for the person who typed it or another program of theirs.
-pub(crate) fn from(origin: &str) -> String {
-    match origin {
-        "cli" => "you".to_owned(),
-        origin => line(origin),
+    let [first @ .., _] = widths(HEADING, &rows, columns);
+    let room = columns.saturating_sub(first.iter().map(|width| width + 2).sum());
+    for (row, task) in rows.iter_mut().zip(tasks) {
+        row[5] = now(task, room);
     }
+    table(HEADING, &rows, columns)
 }
 
-/// What a task is doing, or how it ended, in one line.
-pub(crate) fn now(task: &Task) -> String {
+/// What a task is doing, or how it ended, in one line. A question is cut so that what answers it is still seen.
+pub(crate) fn now(task: &Task, room: usize) -> String {
     if let Some(question) = task.questions.first() {
-        return format!(
-            "\"{}\"  → longhaul answer {}",
-            cut(&line(&question.message), 40),
-            task.name
-        );
+        let answer = format!("→ longhaul answer {}", task.name);
+        let room = room.saturating_sub(answer.width() + 4).min(60);
+        return match room < 10 {
+            true => answer,
+            false => format!("\"{}\"  {answer}", cut(&line(&question.message), room)),
+        };
     }
     match (task.state, task.stop) {
         (State::Lost, _) => "longhaul was killed; not run again (outcome unknown)".to_owned(),

@@ -56,7 +56,7 @@ pub struct Task {
     pub tool: String,
     /// The state.
     pub state: State,
-    /// How the call came in: `2026-07-28`, `cli`, `page`, ….
+    /// How the call came in: `cli`, `page`, the MCP client's own name, or `client` when it has none.
     pub origin: String,
     /// The session; empty without one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -379,6 +379,15 @@ impl State {
 }
 
 impl Task {
+    /// Who called, for the person whose tasks these are: `you`, or what the MCP client calls itself. Text from
+    /// outside.
+    pub fn caller(&self) -> &str {
+        match self.origin.as_str() {
+            "cli" | "page" => "you",
+            origin => origin,
+        }
+    }
+
     /// The row as a person reads it. `progress`, `status` and `questions` are what the gateway reads out of the
     /// row's bodies; nothing else here is opaque.
     pub fn of(

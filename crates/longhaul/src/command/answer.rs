@@ -108,7 +108,7 @@ async fn made(task: &Task, question: &Question, flags: &Answer) -> Result<Given,
 
 async fn asked(task: &Task, question: &Question) -> Result<Given, Failure> {
     let mut typed = prompt::Typed::begin();
-    prompt::ask(&mut typed, &task.tool, question)
+    prompt::ask(&mut typed, &task.tool, question, &mut prompt::Earlier::new())
         .await
         .ok_or_else(|| Failure::new(Exit::Interrupted, "interrupted", "nothing was answered"))
 }

@@ -83,6 +83,7 @@ async fn follow_to_end(client: &Client, mut task: Task) -> Result<Task, Failure>
     let mut ticker = Ticker::new();
     let mut typed = None;
     let mut told = BTreeMap::<String, u8>::new();
+    let mut earlier = BTreeMap::<String, prompt::Earlier>::new();
     let mut tries = 0;
     loop {
         show(&mut ticker, &task);
@@ -98,7 +99,8 @@ async fn follow_to_end(client: &Client, mut task: Task) -> Result<Task, Failure>
             told.insert(question.key.clone(), question.misfits);
             if prompt::is_possible() {
                 let typed = typed.get_or_insert_with(prompt::Typed::begin);
-                if let Some(answer) = prompt::ask(typed, &task.tool, &question).await {
+                let earlier = earlier.entry(question.key.clone()).or_default();
+                if let Some(answer) = prompt::ask(typed, &task.tool, &question, earlier).await {
                     if give(client, &task.name, answer).await? == Given::Misfit {
                         // Asked again: the question is open with one misfit more.
                         told.remove(&question.key);
@@ -152,12 +154,9 @@ async fn give(client: &Client, name: &str, answer: Answer) -> Result<Given, Fail
 
 fn show(ticker: &mut Ticker, task: &Task) {
     let age = screen::age(task.now_ms.saturating_sub(task.created_at_ms));
-    ticker.show(&format!(
-        "{}  {}  {age}  {}",
-        task.name,
-        task.state.word(),
-        screen::now(task)
-    ));
+    let begun = format!("{}  {}  {age}  ", task.name, task.state.word());
+    let room = screen::width().saturating_sub(begun.len());
+    ticker.show(&format!("{begun}{}", screen::now(task, room)));
 }
 
 /// Prints how a task ended; its outcome is the command's.

@@ -360,8 +360,9 @@ fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as
         return;
     }
     tell(format!(
-        "longhaul {} serves {tools} tools",
-        env!("CARGO_PKG_VERSION")
+        "longhaul {} serves {tools} {}",
+        env!("CARGO_PKG_VERSION"),
+        if tools == 1 { "tool" } else { "tools" }
     ));
     tell(format!("  mcp     http://{address}/mcp"));
     if let Some(links) = server.links() {
@@ -370,7 +371,7 @@ fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as
             entrance: Entrance::Page,
         };
         tell(format!(
-            "  page    {}  (works once; later: longhaul page)",
+            "  page    {}\n          works once; later: longhaul page",
             links.hand_out(peer, None).url
         ));
     }

@@ -97,7 +97,7 @@ fn describe(task: &Task) {
     row("tool", line(&task.tool));
     row("state", task.state.word().to_owned());
     row("age", screen::age(task.now_ms.saturating_sub(task.created_at_ms)));
-    row("from", screen::from(&task.origin));
+    row("from", line(task.caller()));
     row("session", line(&task.session));
     row("attempts", task.attempts.to_string());
     row(

@@ -7,7 +7,10 @@ use std::{
 
 use longhaul_gateway::admin::api::{Filter, Health, State, Task};
 use nix::sys::termios::{self, LocalFlags, SetArg, Termios};
-use tokio::sync::oneshot;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
 
 use crate::{
     background,
@@ -28,8 +31,12 @@ pub(crate) async fn top(common: &Common) -> Outcome {
     if common.json || !io::stdout().is_terminal() {
         return once(&client, common.json).await;
     }
-    let mut keyboard = Keyboard::begin()?;
-    let mut drawn = 0;
+    let listen = |kind| signal(kind).map_err(|error| Failure::fault(error.to_string()));
+    let (mut resized, mut told) = (
+        listen(SignalKind::window_change())?,
+        listen(SignalKind::terminate())?,
+    );
+    let mut terminal = Terminal::begin()?;
     loop {
         let lines = match look(&client).await {
             Ok(lines) => lines,
@@ -38,10 +45,12 @@ pub(crate) async fn top(common: &Common) -> Outcome {
             }
             Err(failure) => return Err(failure),
         };
-        draw(&lines, &mut drawn);
+        draw(&lines);
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
-            () = keyboard.ended() => return Ok(Exit::Done),
+            _ = resized.recv() => {}
+            () = terminal.ended() => return Ok(Exit::Done),
+            _ = told.recv() => return Ok(Exit::Done),
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Done),
         }
     }
@@ -107,30 +116,31 @@ const fn rank(state: State) -> u8 {
     }
 }
 
-/// Writes over what was drawn before.
-fn draw(lines: &[String], drawn: &mut usize) {
-    let mut text = String::new();
-    if *drawn > 0 {
-        text.push_str(&format!("\x1b[{drawn}A"));
-    }
+/// Draws the whole screen; lines that do not fit are left out.
+fn draw(lines: &[String]) {
+    let rows = terminal_size::terminal_size().map_or(40, |(_, height)| usize::from(height.0));
     let columns = screen::width();
-    for line in lines {
-        text.push_str(&format!("\r\x1b[2K{}\r\n", screen::cut(line, columns)));
-    }
-    text.push_str("\x1b[0J");
-    *drawn = lines.len();
+    let shown: Vec<String> = lines
+        .iter()
+        .take(rows)
+        .map(|line| format!("{}\x1b[K", screen::cut(line, columns)))
+        .collect();
+    write(&format!("\x1b[H{}\x1b[J", shown.join("\r\n")));
+}
+
+fn write(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// The keyboard without waiting for the enter key; the terminal is put back at the end.
-struct Keyboard {
+/// The terminal's second screen, and its keyboard without waiting for the enter key; both are put back at the end.
+struct Terminal {
     before: Option<Termios>,
     ended: oneshot::Receiver<()>,
 }
 
-impl Keyboard {
-    fn begin() -> Result<Keyboard, Failure> {
+impl Terminal {
+    fn begin() -> Result<Terminal, Failure> {
         let stdin = io::stdin();
         let before = termios::tcgetattr(&stdin).ok();
         if let Some(before) = &before {
@@ -139,6 +149,7 @@ impl Keyboard {
             termios::tcsetattr(&stdin, SetArg::TCSANOW, &plain)
                 .map_err(|error| Failure::fault(error.to_string()))?;
         }
+        write("\x1b[?1049h\x1b[?25l");
         let (sender, ended) = oneshot::channel();
         // A thread of its own: reading the keyboard cannot be stopped, and the process may end while it does.
         std::thread::spawn(move || {
@@ -151,7 +162,7 @@ impl Keyboard {
                 let _ = sender.send(());
             }
         });
-        Ok(Keyboard { before, ended })
+        Ok(Terminal { before, ended })
     }
 
     async fn ended(&mut self) {
@@ -162,8 +173,9 @@ impl Keyboard {
     }
 }
 
-impl Drop for Keyboard {
+impl Drop for Terminal {
     fn drop(&mut self) {
+        write("\x1b[?25h\x1b[?1049l");
         if let Some(before) = &self.before {
             let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, before);
         }

@@ -19,6 +19,8 @@ use crate::{
 
 /// The longest line of a text from a tool, in characters.
 const LINE_MAX: usize = 2_000;
+/// The longest text in a table, in characters.
+const SHORT_MAX: usize = 160;
 /// The longest result shown, in bytes; the rest is read with the command line.
 const RESULT_MAX: usize = 256 * 1024;
 /// Choices up to this number are shown as buttons, more as a list that opens.
@@ -52,6 +54,7 @@ pub(super) fn overview(
         "Tasks",
         reload,
         html! {
+            h1.unseen { "Tasks" }
             (notice(said))
             @for problem in &health.problems {
                 p.notice.warn role="status" { (text(problem)) }
@@ -123,7 +126,10 @@ pub(super) fn task(
                 h1 { (text(&task.tool)) " " span.muted { (task.name) } }
                 @if !task.state.is_settled() { (updates(still, &here)) }
             }
-            p { (state(task)) " " span.muted { (now(task)) } }
+            p {
+                (state(task)) " "
+                @if task.questions.is_empty() { span.muted { (now(task)) } }
+            }
             (progress(task))
             @for question in &task.questions {
                 div.card.ask {
@@ -133,7 +139,7 @@ pub(super) fn task(
             }
             dl {
                 dt { "Age" } dd { (age(task)) }
-                dt { "From" } dd { (text(&task.origin)) }
+                dt { "From" } dd { (text(task.caller())) }
                 @if !task.session.is_empty() { dt { "Session" } dd { (text(&task.session)) } }
                 dt { "Attempts" } dd { (task.attempts) }
                 @if let Some(stop) = task.stop { dt { "Its work" } dd { (stop_words(stop)) } }
@@ -322,7 +328,7 @@ fn address(url: &str) -> Markup {
         .and_then(|rest| rest.split(['/', '?', '#']).next())
         .unwrap_or("");
     html! {
-        p.address { code { (shown) } }
+        p { code { (shown) } }
         @if !host.is_empty() && shown == url && !host.contains('@') {
             p { a href=(url) target="_blank" rel="noopener noreferrer" { "Open " strong { (host) } " in a new tab" } }
         }
@@ -351,8 +357,8 @@ fn table(visit: &Visit, tasks: &[&Task], caption: &str, acts: bool) -> Markup {
                         th scope="row" data-label="Name" { a href=(format!("/tasks/{}", task.name)) { (task.name) } }
                         td data-label="Tool" { (text(&task.tool)) }
                         td data-label="State" { (state(task)) }
-                        td data-label="Age" { (age(task)) }
-                        td data-label="From" { (text(&task.origin)) }
+                        td.age data-label="Age" { (age(task)) }
+                        td data-label="From" { (text(task.caller())) }
                         td data-label="Now" { (progress(task)) (now(task)) }
                         @if acts {
                             td data-label="" { @if !task.state.is_finished() { (cancel(visit, task)) } }
@@ -395,6 +401,9 @@ fn percent(done: f64, total: f64) -> u8 {
 }
 
 fn now(task: &Task) -> Markup {
+    if let Some(question) = task.questions.first() {
+        return html! { "“" (short(&question.message)) "”" };
+    }
     let from_tool = task
         .progress
         .as_ref()
@@ -475,6 +484,11 @@ fn notice(said: Option<&str>) -> Markup {
 /// One line of text from outside.
 fn text(words: &str) -> String {
     clean(words, LINE_MAX)
+}
+
+/// The beginning of a text from outside.
+fn short(words: &str) -> String {
+    clean(words, SHORT_MAX)
 }
 
 /// Several lines of text from outside.
