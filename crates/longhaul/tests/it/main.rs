@@ -4,7 +4,9 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+mod browser;
 mod cli;
+
 mod page;
 mod postgres;
 mod serve;

@@ -1,0 +1,175 @@
+//! The local page in a real browser: hostile text runs nothing and fetches nothing.
+
+use std::{
+    fs,
+    io::Read,
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::json;
+
+use crate::support::Rig;
+
+const CHROMIUM: &str = "/usr/bin/chromium";
+/// What a script of a payload leaves in the document, where no text can: an attribute.
+const RAN: &str = "data-ran=\"1\"";
+
+/// S12
+#[test]
+#[cfg_attr(not(chromium_at_hand), ignore = "needs /usr/bin/chromium")]
+fn in_a_browser_hostile_text_runs_nothing_and_fetches_nothing() {
+    let trap = Trap::set();
+    let rig = Rig::new("");
+
+    // The trap works: the same text as markup runs and fetches.
+    let bare = rig.file("bare.html", &format!("<body>{}", trap.payloads("").join("\n")));
+    let shown = browse(&rig, &format!("file://{bare}"));
+    assert!(shown.contains(RAN), "{shown}");
+    assert!(trap.was_reached());
+
+    let script = rig.file(
+        "hostile.sh",
+        "longhaul progress 1 2 \"$1\"\nlonghaul ask --text \"$1\" --form \"$2\" >/dev/null\n",
+    );
+    rig.file(
+        "longhaul.toml",
+        &format!(
+            "[server]\nbind = \"127.0.0.1:0\"\n[tools.hostile]\ndescription = \"x\"\nconcurrency = 20\n\
+             command = [\"sh\", \"{script}\", \"{{text}}\", \"{{form}}\"]\nargs.text = \"string\"\nargs.form = \"string\"\n"
+        ),
+    );
+    let _server = rig.serve();
+    let mut shown = Vec::new();
+    for (at, opening) in OPENINGS.iter().enumerate() {
+        let payloads = trap.payloads(opening);
+        let mut properties = serde_json::Map::new();
+        for (at, payload) in payloads.iter().enumerate() {
+            properties.insert(
+                format!("t{at}"),
+                json!({"type": "string", "title": payload, "description": payload, "default": payload}),
+            );
+            properties.insert(
+                format!("c{at}"),
+                json!({"type": "string", "oneOf": [{"const": payload, "title": payload}]}),
+            );
+        }
+        let form = json!({"type": "object", "properties": properties});
+        let form = rig.file(&format!("form{at}.json"), &form.to_string());
+        let text = payloads.join(" ");
+        let name = rig.start(&["hostile", &format!("text={text}"), &format!("form={form}")]);
+        rig.until_state(&name, "asking");
+        shown.push((name.clone(), browse(&rig, rig.run(&["page", &name]).out.trim())));
+    }
+    for (name, page) in &shown {
+        assert!(
+            page.contains("Asked by the tool") && page.contains("dataset.ran"),
+            "{page}"
+        );
+        assert!(!page.contains(RAN), "a script ran on the page of {name}");
+    }
+    let overview = browse(&rig, rig.run(&["page"]).out.trim());
+    assert!(
+        shown.iter().all(|(name, _)| overview.contains(name)),
+        "{overview}"
+    );
+    assert!(!overview.contains(RAN), "a script ran on the overview");
+    assert!(!trap.was_reached(), "something was fetched");
+}
+
+/// Ways out of text, attributes, text areas and titles.
+const OPENINGS: [&str; 6] = [
+    "",
+    "\">",
+    "'>",
+    "</textarea></title>",
+    "x-->]]>",
+    "\" autofocus onfocus=document.documentElement.dataset.ran=1 x=\"",
+];
+
+/// An address that only a payload names.
+struct Trap {
+    address: SocketAddr,
+    reached: Arc<AtomicUsize>,
+}
+
+impl Trap {
+    fn set() -> Trap {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let reached = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reached);
+        // Each connection is counted and closed at once; the thread ends with the process.
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                drop(connection);
+            }
+        });
+        Trap { address, reached }
+    }
+
+    /// Ten payloads behind one opening.
+    fn payloads(&self, opening: &str) -> Vec<String> {
+        let at = format!("http://{}/", self.address);
+        let ran = "document.documentElement.dataset.ran=1";
+        [
+            format!("<script>{ran}</script>"),
+            format!("<img src=x: onerror={ran}>"),
+            format!("<svg/onload={ran}>"),
+            format!("<iframe srcdoc='<script>parent.{ran}</script>'></iframe>"),
+            format!("<body onload={ran}>"),
+            format!("<img src={at}>"),
+            format!("<link rel=stylesheet href={at}>"),
+            format!("<iframe src={at}></iframe>"),
+            format!("<meta http-equiv=refresh content='9;url={at}'>"),
+            format!("<style>*{{background:url({at})}}</style>"),
+        ]
+        .map(|body| format!("{opening}{body}"))
+        .to_vec()
+    }
+
+    /// Whether anything connected since this was asked last.
+    fn was_reached(&self) -> bool {
+        // Connections are counted in their order: when this one is closed, all before it were counted.
+        let mut own = TcpStream::connect(self.address).unwrap();
+        let _ = own.read(&mut [0]);
+        self.reached.swap(0, Ordering::SeqCst) > 1
+    }
+}
+
+/// The document as it is once the page was loaded and its scripts have run.
+#[expect(clippy::disallowed_methods, reason = "the browser is no task's work")]
+fn browse(rig: &Rig, url: &str) -> String {
+    let profile = rig.path("browser");
+    let output = Command::new(CHROMIUM)
+        .args([
+            "--headless",
+            // CI runs as root, where Chromium has no sandbox; what it opens is this test's own.
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            // A page that never finishes fails the test and does not hold it up.
+            "--timeout=20000",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(url)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", rig.home.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let _ = fs::remove_dir_all(&profile);
+    String::from_utf8(output.stdout).unwrap()
+}
