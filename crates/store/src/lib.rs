@@ -74,6 +74,12 @@ pub trait Store: Send + Sync {
     /// Returns how many tasks went.
     fn purge(&self, limit: u32) -> BoxFuture<'_, Result<u64, Error>>;
 
+    /// Gives up the space that is held back for cancels, for a cancel that met [`Fault::Full`] and is tried once
+    /// more. Whether there was any; a store without a disk of its own holds none.
+    fn give_up_reserve(&self) -> bool {
+        false
+    }
+
     /// Audit records in the order in which they were committed, after position `after` (0: from the start).
     fn audit(&self, after: u64, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRow>, Error>>;
 

@@ -6,6 +6,7 @@
 
 mod browser;
 mod cli;
+mod disk;
 
 mod page;
 mod postgres;

@@ -8,6 +8,7 @@
 
 mod connection;
 mod read;
+mod reserve;
 mod runners;
 mod write;
 mod writer;
@@ -48,6 +49,7 @@ pub struct Sqlite {
     runners: Arc<Mutex<runners::Locks>>,
     vault: Arc<Vault>,
     clock: Clock,
+    reserve: reserve::Reserve,
 }
 
 impl Sqlite {
@@ -62,12 +64,15 @@ impl Sqlite {
         let writing = connection::open(&path)?;
         connection::migrate(&writing)?;
         let vault = Arc::new(Vault::new(options.keys));
+        let reserve = reserve::Reserve::new(&options.directory);
+        reserve.keep();
         Ok(Sqlite {
             writer: writer::Writer::start(writing)?,
             readers: Arc::new(read::Readers::new(path)),
             runners: Arc::new(Mutex::new(runners::Locks::new(options.directory.join("runners")))),
             vault,
             clock: options.clock,
+            reserve,
         })
     }
 }
@@ -104,7 +109,15 @@ impl Store for Sqlite {
     }
 
     fn purge(&self, limit: u32) -> BoxFuture<'_, Result<u64, Error>> {
-        Box::pin(self.writer.run(write::purge(limit, self.clock.clone())))
+        Box::pin(async move {
+            let purged = self.writer.run(write::purge(limit, self.clock.clone())).await;
+            self.reserve.keep();
+            purged
+        })
+    }
+
+    fn give_up_reserve(&self) -> bool {
+        self.reserve.give_up()
     }
 
     fn audit(&self, after: u64, limit: u32) -> BoxFuture<'_, Result<Vec<AuditRow>, Error>> {

@@ -221,8 +221,8 @@ async fn only_its_owner_may_read_the_files() {
         }
     }
     assert_eq!(
-        seen, 4,
-        "the database, its log and shared memory, and the runner's lock"
+        seen, 5,
+        "the database, its log and shared memory, the space held back for cancels, and the runner's lock"
     );
 }
 
@@ -331,6 +331,8 @@ async fn a_database_that_another_process_holds_too_long_is_unavailable() {
 async fn a_full_disk_fails_writes_until_there_is_space() {
     const TASKS_MAX: usize = 10_000;
     let disk = std::env::var("LONGHAUL_TEST_SMALL_DISK").expect("LONGHAUL_TEST_SMALL_DISK names a folder");
+    let alone = fs::File::open(&disk).unwrap();
+    alone.lock().unwrap();
     let directory = TempDir::new_in(disk).unwrap();
     let ballast = directory.path().join("ballast");
     fs::write(&ballast, [0; 300_000]).unwrap();
