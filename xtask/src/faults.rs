@@ -81,6 +81,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "T0",
         "an idempotency key stands for one call",
     ),
+    (
+        "asks-for-secrets",
+        "T5",
+        "a question that asks for a secret is never shown",
+    ),
     ("any-answer-fits", "T6", "an accepted answer fits its form"),
     ("passes-another-owner", "T10", "only the owner acts on a task"),
 ];

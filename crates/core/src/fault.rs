@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | T0 | the cap, the idempotency key's digest | the gateway's limits and its dispatch |
 //! | T3 | the heartbeat of a runner's row | the store |
+//! | T5 | a form that may be shown | the gateway's outbound gate |
 //! | T6 | an answer that fits its form | the gateway's check of answers |
 //! | T10 | only the owner cancels | the gateway's owner check |
 

@@ -920,6 +920,7 @@ fn a_form_is_checked_before_it_is_asked() {
         ask(json!({ "message": "m", "choices": ["a"], "form": {} })).unwrap_err(),
         Unasked::Several
     );
+    crate::support::choose_fault();
     let named = |name: &str| {
         let form = json!({ "type": "object", "properties": { name: { "type": "string" } } });
         ask(json!({ "message": "m", "form": form }))

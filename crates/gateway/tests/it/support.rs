@@ -34,6 +34,11 @@ use tower::ServiceExt as _;
 pub(crate) const ADDRESS: &str = "127.0.0.1:7410";
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Takes away the guard that the environment names.
+pub(crate) fn choose_fault() {
+    longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
+}
+
 /// One gateway.
 pub(crate) struct World {
     pub dispatch: Dispatch,
@@ -93,7 +98,7 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> World {
-        longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
+        choose_fault();
         let open = watch::Sender::new(false);
         let catalog = Arc::new(catalog(&open));
         let engine = Engine::new(
