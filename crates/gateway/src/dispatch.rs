@@ -258,6 +258,17 @@ impl Dispatch {
         task: TaskId,
         make: impl Fn(&Row) -> Option<Proposal> + Send + 'static,
     ) -> Result<(), RpcError> {
+        let changed = self.try_change(owner, action, task, make).await;
+        changed.map_err(|error| store_reply(&error))
+    }
+
+    async fn try_change(
+        &self,
+        owner: &Owner,
+        action: Action,
+        task: TaskId,
+        make: impl Fn(&Row) -> Option<Proposal> + Send + 'static,
+    ) -> Result<(), StoreError> {
         let owner = owner.clone();
         let judge = move |snapshot: &Snapshot| {
             let Some(row) = &snapshot.task else {
@@ -273,11 +284,7 @@ impl Dispatch {
             task: Slot::Task(task),
             ..Scope::default()
         };
-        self.inner
-            .engine
-            .transact(scope, Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?;
+        self.inner.engine.transact(scope, Box::new(judge)).await?;
         Ok(())
     }
 

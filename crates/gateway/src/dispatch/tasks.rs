@@ -3,9 +3,9 @@
 use longhaul_core::{Outcome, Phase, TaskId, event::Event, task::CancelledBy};
 use longhaul_engine::transact::Proposal;
 use longhaul_mcp::{Reply, RpcError, request::Response};
-use longhaul_store::Row;
+use longhaul_store::{Fault, Row};
 
-use super::Dispatch;
+use super::{Dispatch, store_reply};
 use crate::{gate::Action, identity::Caller, question::Stored};
 
 impl Dispatch {
@@ -57,7 +57,7 @@ impl Dispatch {
         Ok(Reply::Ack)
     }
 
-    /// Ends a task for its owner.
+    /// Ends a task for its owner. On a full disk it may use the space that is held back for this.
     pub(super) async fn end(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
         let make = |row: &Row| {
             (!row.task.is_finished()).then(|| Proposal {
@@ -68,6 +68,12 @@ impl Dispatch {
                 ..Proposal::default()
             })
         };
-        self.change(&caller.owner, Action::Cancel, task, make).await
+        let mut done = self.try_change(&caller.owner, Action::Cancel, task, make).await;
+        if done.as_ref().is_err_and(|error| error.fault == Fault::Full)
+            && self.inner.engine.store().give_up_reserve()
+        {
+            done = self.try_change(&caller.owner, Action::Cancel, task, make).await;
+        }
+        done.map_err(|error| store_reply(&error))
     }
 }
