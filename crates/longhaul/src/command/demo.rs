@@ -244,7 +244,7 @@ async fn until(
         if Instant::now() > deadline {
             show(&tasks);
             return Err(
-                Failure::new(Exit::TimedOut, "demo", "the demonstration took too long")
+                Failure::new(Exit::Failed, "demo", "the demonstration took too long")
                     .fix("longhaul doctor"),
             );
         }
