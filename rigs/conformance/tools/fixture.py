@@ -100,19 +100,9 @@ def test_tool_with_progress():
     result(text("done"))
 
 
-def test_logging_tool():
-    print("a line for the log", file=sys.stderr)
-    result(text("logged"))
-
-
 def test_missing_capability():
     answers = ask(capital=SAMPLE)
     result(text(json.dumps(answers["capital"])))
-
-
-def test_streaming_elicitation():
-    answers = ask(user_name=form("What is your name?", NAME, ["name"]))
-    result(text(content(answers["user_name"], "name", "stranger")))
 
 
 def test_custom_header(region):
