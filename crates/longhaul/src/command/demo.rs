@@ -244,8 +244,7 @@ async fn until(
         if Instant::now() > deadline {
             show(&tasks);
             return Err(
-                Failure::new(Exit::Failed, "demo", "the demonstration took too long")
-                    .fix("longhaul doctor"),
+                Failure::new(Exit::Failed, "demo", "the demonstration took too long").fix("longhaul doctor"),
             );
         }
         sleep(LOOK_EVERY).await;

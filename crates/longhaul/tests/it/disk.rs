@@ -1,6 +1,10 @@
 //! A real server whose disk is full.
 
-use std::{fs, io::Write, os::unix::fs::symlink};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{PermissionsExt, symlink},
+};
 
 use serde_json::Value;
 
@@ -28,6 +32,7 @@ fn on_a_full_disk_calls_are_refused_and_cancels_are_taken() {
     alone.lock().unwrap();
     let rig = Rig::new(TOOLS);
     let directory = tempfile::TempDir::new_in(disk).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
     symlink(directory.path(), rig.path("state")).unwrap();
     let (ballast, reserve) = (directory.path().join("ballast"), directory.path().join("reserve"));
     let mut server = rig.serve();

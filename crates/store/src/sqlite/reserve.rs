@@ -18,7 +18,7 @@ const BYTES_MAX: u64 = 4 << 20;
 /// On a small disk less is held back: this part of what is free.
 const PART_OF_FREE: u64 = 8;
 /// Less than this helps nobody, in bytes.
-const BYTES_MIN: u64 = 128 << 10;
+const BYTES_MIN: u64 = 64 << 10;
 
 /// The file that holds the space.
 pub(super) struct Reserve {
