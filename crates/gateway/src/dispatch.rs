@@ -315,6 +315,7 @@ fn apply(_permit: Permit, proposal: Proposal) -> Verdict<()> {
 
 /// What a caller is told when the store fails. The log has the cause; the caller never reads it.
 pub(crate) fn store_reply(error: &StoreError) -> RpcError {
+    tracing::error!(error = error as &dyn std::error::Error, "the store failed");
     match error.fault {
         Fault::Unavailable => RpcError::store_unavailable(STORE_RETRY_MS),
         Fault::Full => RpcError::refused(

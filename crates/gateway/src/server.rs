@@ -15,7 +15,7 @@ use crate::{
     catalog::Catalog,
     config::Config,
     dispatch::{self, Dispatch},
-    http::{self, Allowed, connections::Limited},
+    http::{self, Allowed, connections},
     listen,
     local::{links::Links, page, socket},
     sealed_id::Keys,
@@ -39,7 +39,8 @@ pub struct Setup<'a> {
 /// A server whose entrances are bound and not yet served.
 pub struct Server {
     address: SocketAddr,
-    tcp: Limited,
+    tcp: TcpListener,
+    connections: connections::Limits,
     socket: Option<socket::Socket>,
     mcp: Router,
     local: Router,
@@ -120,7 +121,12 @@ impl Server {
         let local = admin::http::router(Arc::new(dispatch), links.clone());
         Ok(Server {
             address,
-            tcp: Limited::new(tcp, config.server.connections_max as usize),
+            tcp,
+            connections: connections::Limits {
+                connections_max: config.server.connections_max as usize,
+                header_time: duration(config.server.read_timeout),
+                reader_time: duration(config.server.slow_reader),
+            },
             socket,
             mcp,
             local,
@@ -147,13 +153,11 @@ impl Server {
             // A sender that is gone is an end, too.
             let _ = ended.wait_for(|ended| *ended).await;
         };
-        let tcp = axum::serve(self.tcp, self.mcp).with_graceful_shutdown(until(ended.clone()));
+        let tcp = connections::serve(self.tcp, self.mcp, self.connections, until(ended.clone()));
         let stopping = until(ended.clone());
         let serving = async {
             match self.socket {
-                Some(socket) => {
-                    tokio::try_join!(async { tcp.await }, socket.serve(self.local, until(ended))).map(|_| ())
-                }
+                Some(socket) => tokio::try_join!(tcp, socket.serve(self.local, until(ended))).map(|_| ()),
                 None => tcp.await,
             }
         };

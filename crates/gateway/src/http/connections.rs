@@ -1,67 +1,134 @@
-//! A listener with a cap: past it, new connections wait until one ends (`server.connections_max`).
+//! Connections of the listener: how many there are, and how long one may keep us waiting.
+//!
+//! A sender has a time for its headers and a reader has a time to take what it asked for; whoever needs longer
+//! loses the connection and gives its place back (DOS-6, DOS-7). What a request may hold is the router's.
 
 use std::{
     io,
-    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
-use axum::serve::Listener;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::Sleep,
 };
 
-/// The listener.
-pub struct Limited {
+/// What the connections of a listener are limited to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most at once; past it, new ones wait until one ends (`server.connections_max`).
+    pub connections_max: usize,
+    /// How long the headers of a request may take, counted from the end of the reply before
+    /// (`server.read_timeout`).
+    pub header_time: Duration,
+    /// How long a reader may take nothing of what waits for it (`server.slow_reader`).
+    pub reader_time: Duration,
+}
+
+/// Serves `router` until `ended` resolves, then lets open requests finish.
+///
+/// # Errors
+/// None today: a connection that cannot be accepted is logged, and the next one is waited for.
+pub async fn serve(
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    router: Router,
+    limits: Limits,
+    ended: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
+    let open = GracefulShutdown::new();
+    tokio::pin!(ended);
+    loop {
+        tokio::select! {
+            () = &mut ended => break,
+            (stream, place) = accept(&listener, &places) => {
+                let io = TokioIo::new(Connection::new(stream, limits.reader_time));
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(limits.header_time)
+                    .serve_connection(io, TowerToHyperService::new(router.clone()));
+                let served = open.watch(served);
+                tokio::spawn(async move {
+                    let _place = place;
+                    if let Err(error) = served.await {
+                        tracing::debug!(%error, "a connection ended early");
+                    }
+                });
+            }
+        }
+    }
+    open.shutdown().await;
+    Ok(())
 }
 
-/// A connection that holds one of the listener's places.
-pub struct Connection {
+/// The next connection, once there is a place for it.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    let place = Arc::clone(places)
+        .acquire_owned()
+        .await
+        .expect("the semaphore is never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // A frame is one write: waiting for more of it only delays the reply.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "could not switch off the delay of small packets");
+                }
+                return (stream, place);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The wait after a connection could not be accepted: most often this process has no descriptor left, and one
+/// must be closed first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that breaks when its reader takes nothing for too long.
+struct Connection {
     stream: TcpStream,
-    _place: OwnedSemaphorePermit,
+    reader_time: Duration,
+    waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl Limited {
-    /// A listener that serves at most `connections_max` at once.
-    pub fn new(listener: TcpListener, connections_max: usize) -> Limited {
-        Limited {
-            listener,
-            places: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
+impl Connection {
+    fn new(stream: TcpStream, reader_time: Duration) -> Connection {
+        Connection {
+            stream,
+            reader_time,
+            waits: None,
         }
     }
-}
 
-impl Listener for Limited {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let place = Arc::clone(&self.places)
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed");
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        // A frame is one write: waiting for more of it only delays the reply.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "could not switch off the delay of small packets");
+    fn timed<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waits = None;
+            return polled;
         }
-        (
-            Connection {
-                stream,
-                _place: place,
-            },
-            address,
-        )
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        let reader_time = self.reader_time;
+        let waits = self
+            .waits
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(reader_time)));
+        waits
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -81,11 +148,13 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.timed(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

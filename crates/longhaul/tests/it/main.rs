@@ -6,6 +6,7 @@
 
 mod browser;
 mod cli;
+mod connections;
 mod disk;
 
 mod page;
