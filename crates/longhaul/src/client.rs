@@ -172,9 +172,17 @@ impl Watch {
 }
 
 fn task_path(name: &str, rest: &str) -> Result<String, Failure> {
-    let name = name.trim().to_ascii_lowercase();
+    Ok(format!("/admin/v1/tasks/{}{rest}", task_name(name)?))
+}
+
+/// A task's name as it was typed, made sure to be one.
+///
+/// # Errors
+/// What is no name is no task either.
+pub(crate) fn task_name(typed: &str) -> Result<String, Failure> {
+    let name = typed.trim().to_ascii_lowercase();
     match is_name(&name) {
-        true => Ok(format!("/admin/v1/tasks/{name}{rest}")),
+        true => Ok(name),
         false => Err(
             Failure::new(Exit::NotFound, "not_found", format!("no task is named `{name}`"))
                 .fix("longhaul tasks"),

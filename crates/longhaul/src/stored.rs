@@ -40,7 +40,7 @@ pub(crate) async fn reader(common: &Common) -> Result<Reader, Failure> {
     match client.health().await {
         Err(failure) if failure.exit == Exit::Unreachable => match open(common).await? {
             Some(dispatch) => {
-                tell("no server runs; tasks at work are shown as they were last written");
+                tell("no server answers; tasks at work are shown as they were last written");
                 Ok(Reader::Stored(Box::new(dispatch)))
             }
             None => Err(failure),

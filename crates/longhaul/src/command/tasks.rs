@@ -5,6 +5,7 @@ use longhaul_gateway::admin::api::{self, Task};
 use super::{answer, cancel, run};
 use crate::{
     background,
+    client::task_name,
     exit::{Exit, Outcome},
     flags::{Common, Filter, Name, ResultOf, Tasks, TasksCommand},
     screen::{self, line, say, say_json},
@@ -21,11 +22,9 @@ pub(crate) async fn tasks(common: &Common, flags: &Tasks) -> Outcome {
             TasksCommand::Get(Name { name }) => get(common, name).await,
             TasksCommand::Result(ResultOf { name, raw }) => {
                 run::screen_raw(*raw)?;
-                run::print(
-                    &stored::reader(common).await?.result(name).await?,
-                    common.json,
-                    *raw,
-                )
+                let name = task_name(name)?;
+                let outcome = stored::reader(common).await?.result(&name).await?;
+                run::print(&outcome, common.json, *raw)
             }
             TasksCommand::Watch(Name { name }) => watch(common, name).await,
             TasksCommand::Cancel(name) => cancel::cancel(common, name).await,
@@ -62,7 +61,8 @@ async fn list(common: &Common, filter: &Filter) -> Outcome {
 }
 
 async fn get(common: &Common, name: &str) -> Outcome {
-    let task = stored::reader(common).await?.task(name).await?;
+    let name = task_name(name)?;
+    let task = stored::reader(common).await?.task(&name).await?;
     match common.json {
         true => say_json(&task)?,
         false => describe(&task),

@@ -42,7 +42,7 @@ fn without_a_server_tasks_are_read_from_the_database_and_stay_as_they_are() {
         let ran = rig.run(&["tasks"]);
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.out.contains(&done) && ran.out.contains(&open), "{ran:?}");
-        assert!(ran.err.contains("no server runs"), "{ran:?}");
+        assert!(ran.err.contains("no server answers"), "{ran:?}");
         let ran = rig.run(&["--json", "tasks", "get", &open]);
         let task: Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(
