@@ -145,12 +145,15 @@ impl From<Error> for Failure {
         let exit = match (error.status, error.reason.as_str()) {
             (404, _) | (_, "unknown_tool") => Exit::NotFound,
             (400 | 413 | 422, _) => Exit::Usage,
-            (401 | 403 | 409 | 429, _) => Exit::Refused,
+            (401 | 403 | 409 | 429, _) | (_, "store_full") => Exit::Refused,
             (502..=504, _) => Exit::Unreachable,
             (500.., "internal") => Exit::Fault,
             (_, _) => Exit::Refused,
         };
         let fix = match (error.who, error.retry_after_ms) {
+            (_, _) if error.reason == "store_full" => {
+                Some("free some space where the state directory is".to_owned())
+            }
             (Who::Caller, _) => None,
             (Who::Wait, Some(ms)) => Some(format!("try again in {} s", ms.div_ceil(1_000))),
             (Who::Wait, None) => Some("try again in a moment".to_owned()),

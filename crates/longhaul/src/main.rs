@@ -17,7 +17,7 @@ mod prompt;
 mod screen;
 mod stored;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 
@@ -95,6 +95,10 @@ fn report(failure: &Failure, as_json: bool) {
         }});
         screen::tell(screen::json(&error.to_string()));
     } else {
+        if failure.exit == Exit::Interrupted && std::io::stderr().is_terminal() {
+            // The terminal has echoed ctrl-c at the end of what was shown.
+            screen::tell("");
+        }
         screen::tell(screen::block(&failure.to_string()));
     }
 }

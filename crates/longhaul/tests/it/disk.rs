@@ -51,6 +51,7 @@ fn on_a_full_disk_calls_are_refused_and_cancels_are_taken() {
         .expect("the disk is full at last");
     let error: Value = serde_json::from_str(&refused.err).unwrap();
     assert_eq!(error["error"]["reason"], "store_full", "{refused:?}");
+    assert_eq!(refused.code, 4, "{refused:?}");
     assert!(refused.err.contains("disk is full"), "{refused:?}");
     let listed = rig.run(&["tasks", "--limit", "1000"]);
     assert!(
