@@ -27,7 +27,7 @@ section! {
         /// The most JSON values in one request.
         values_max: u32 = "100000" in 1000..=10000000, since "0.1.0";
         /// The most open connections.
-        connections_max: u32 = "1024" in 8..=65536, since "0.1.0";
+        connections_max: u32 = "1024" in 2..=65536, since "0.1.0";
         /// How long a client may take to send the headers of a request, and then its body.
         read_timeout: Span = "15s" in 1000..=600000, since "0.1.0";
         /// How often a silent stream sends a keep-alive.

@@ -115,21 +115,6 @@ impl Connection {
             waits: None,
         }
     }
-
-    fn timed<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.waits = None;
-            return polled;
-        }
-        let reader_time = self.reader_time;
-        let waits = self
-            .waits
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(reader_time)));
-        waits
-            .as_mut()
-            .poll(context)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
 }
 
 impl AsyncRead for Connection {
@@ -149,12 +134,22 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.timed(context, polled)
+        if polled.is_ready() {
+            self.waits = None;
+            return polled;
+        }
+        let reader_time = self.reader_time;
+        let waits = self
+            .waits
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(reader_time)));
+        waits
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
-        self.timed(context, polled)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, Rig, Server};
 const CONFIG: &str = r#"
 read_timeout = "1s"
 slow_reader = "1s"
-connections_max = 8
+connections_max = 2
 [tools.quiet]
 description = "Says nothing for longer than a sender has for its headers."
 command = ["sleep", "2"]
@@ -79,7 +79,7 @@ fn readers_that_take_nothing_give_their_places_up() {
     let rig = Rig::new(CONFIG);
     let server = rig.serve();
     let whole = until_closed(call(&server, "big")).len();
-    let readers: Vec<TcpStream> = (0..8).map(|_| call(&server, "big")).collect();
+    let readers: Vec<TcpStream> = (0..2).map(|_| call(&server, "big")).collect();
     // Every place is taken: the next connection is served when a reader is given up.
     assert!(until_closed(call(&server, "quiet")).starts_with(b"HTTP/1.1 200"));
     let taken = readers.into_iter().map(|reader| until_closed(reader).len());
