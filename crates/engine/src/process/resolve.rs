@@ -21,9 +21,9 @@ pub enum Unstartable {
     #[error("start a command without words")]
     Empty,
     /// No such file, here or in the path.
-    #[error("start `{}`: not found in PATH `{}`{}", program.display(), path.display(), hint(elsewhere.as_deref()))]
+    #[error("start `{}`: {}", program.display(), missing(program, path, elsewhere.as_deref()))]
     NotFound {
-        /// What the user wrote.
+        /// What the user wrote, with the folder that it starts at when it was written with a slash.
         program: OsString,
         /// The PATH that was searched; empty when the program was written with a slash.
         path: OsString,
@@ -34,6 +34,12 @@ pub enum Unstartable {
     #[error("start `{}`: the file is not executable; run `chmod +x` on it or name its interpreter", program.display())]
     NotExecutable {
         /// The file.
+        program: PathBuf,
+    },
+    /// A directory is there.
+    #[error("start `{}`: it is a directory, not a program", program.display())]
+    Directory {
+        /// The directory.
         program: PathBuf,
     },
     /// The directory to run in is not there.
@@ -90,14 +96,18 @@ pub enum Unstartable {
     },
 }
 
-fn hint(elsewhere: Option<&Path>) -> String {
-    match elsewhere {
+fn missing(program: &OsStr, path: &OsStr, elsewhere: Option<&Path>) -> String {
+    if program.as_bytes().contains(&b'/') {
+        return "there is no such file".to_owned();
+    }
+    let hint = match elsewhere {
         Some(found) => format!(
-            "; there is `{}`: write the full path, or add its directory to PATH",
+            "there is `{}`: write the full path, or add its directory to PATH",
             found.display()
         ),
-        None => "; install it, write the full path, or add its directory to PATH".to_owned(),
-    }
+        None => "install it, write the full path, or add its directory to PATH".to_owned(),
+    };
+    format!("not found in PATH `{}`; {hint}", path.display())
 }
 
 /// Finds the program: as it is when it holds a slash (relative to `cwd`), else the first executable file of that
@@ -105,15 +115,18 @@ fn hint(elsewhere: Option<&Path>) -> String {
 /// directory.
 ///
 /// # Errors
-/// [`Unstartable::Empty`], [`Unstartable::NotFound`] or [`Unstartable::NotExecutable`].
+/// [`Unstartable::Empty`], [`Unstartable::NotFound`], [`Unstartable::Directory`] or
+/// [`Unstartable::NotExecutable`].
 pub fn resolve(program: &OsStr, path: &OsStr, cwd: &Path) -> Result<PathBuf, Unstartable> {
     if program.is_empty() {
         return Err(Unstartable::Empty);
     }
     if program.as_bytes().contains(&b'/') {
-        return check(&cwd.join(program)).unwrap_or_else(|| {
+        // `./x` reads better without its dot.
+        let file: PathBuf = cwd.join(program).components().collect();
+        return check(&file).unwrap_or_else(|| {
             Err(Unstartable::NotFound {
-                program: program.into(),
+                program: file.into(),
                 path: OsString::new(),
                 elsewhere: None,
             })
@@ -139,6 +152,10 @@ pub(super) fn check(file: &Path) -> Option<Result<PathBuf, Unstartable>> {
     let metadata = file.metadata().ok()?;
     if metadata.is_file() && access(file, Access::EXEC_OK).is_ok() {
         Some(Ok(file.to_owned()))
+    } else if metadata.is_dir() {
+        Some(Err(Unstartable::Directory {
+            program: file.to_owned(),
+        }))
     } else {
         Some(Err(Unstartable::NotExecutable {
             program: file.to_owned(),
