@@ -96,21 +96,39 @@ pub struct Source {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn load(path: &Path, env: &[(String, String)]) -> Result<Loaded, Problems> {
-    read(path, env, &|path| {
-        use std::{io::Read, os::unix::fs::PermissionsExt};
-        let file = std::fs::File::open(path)?;
-        let metadata = file.metadata()?;
+    read(path, env, &open)
+}
+
+/// Reads a regular file. A FIFO or a device is never opened for long: it could make the reader wait for ever.
+fn open(path: &Path) -> io::Result<Source> {
+    use std::{
+        io::Read,
+        os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    };
+    let regular = |metadata: &std::fs::Metadata| {
         if metadata.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+            Err(io::Error::from(io::ErrorKind::IsADirectory))
+        } else if metadata.is_file() {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
         }
-        let mut text = String::new();
-        if file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)? as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 MiB"));
-        }
-        Ok(Source {
-            text,
-            mode: metadata.permissions().mode(),
-        })
+    };
+    regular(&std::fs::metadata(path)?)?;
+    // Another file may stand there by now.
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    let metadata = file.metadata()?;
+    regular(&metadata)?;
+    let mut text = String::new();
+    if file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)? as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 MiB"));
+    }
+    Ok(Source {
+        text,
+        mode: metadata.permissions().mode(),
     })
 }
 

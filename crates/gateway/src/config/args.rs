@@ -37,6 +37,8 @@ pub struct Param {
     pub secret: bool,
     /// A value may begin with `-` even where the program would read it as an option.
     pub dash: bool,
+    /// Its numbers, or those of its list, are integers.
+    pub integers: bool,
     pub(super) at: Option<At>,
 }
 
@@ -157,7 +159,8 @@ fn one(name: &str, node: &Node, problems: &mut Problems) -> Option<(Param, Json)
                 };
                 property["default"] = value.clone();
                 (param.default, param.required) = (Some(value), false);
-                default_fits(name, &node.at, &property, problems);
+                let place = |_: &str| node.at.clone();
+                fits_itself(name, &place, &property, problems);
             }
             Some((param, property))
         }
@@ -205,6 +208,7 @@ fn typed(name: &str, text: &str, at: &At, problems: &mut Problems) -> Option<(Pa
             default: None,
             secret: false,
             dash: false,
+            integers: base == "integer",
             at: None,
         },
         property,
@@ -270,23 +274,66 @@ fn long(name: &str, node: &Node, table: &Table, problems: &mut Problems) -> Opti
     if param.secret {
         property["writeOnly"] = true.into();
     }
-    default_fits(name, at, &property, problems);
+    let place = |key: &str| {
+        table
+            .get(key)
+            .map_or_else(|| node.at.clone(), |(_, value)| value.at.clone())
+    };
+    fits_itself(name, &place, &property, problems);
     Some((param, property))
 }
 
-fn default_fits(name: &str, at: &At, property: &Json, problems: &mut Problems) {
-    let Some(default) = property.get("default") else {
-        return;
-    };
-    match jsonschema::options().build(property) {
-        Ok(validator) if !validator.is_valid(default) => {
+/// Reports a constraint that nothing can fit, and a default or a listed value that does not fit the others.
+fn fits_itself(name: &str, place: &dyn Fn(&str) -> At, property: &Json, problems: &mut Problems) {
+    if let Some(pattern) = property.get("pattern") {
+        let alone = json!({ "pattern": pattern });
+        if jsonschema::options().build(&alone).is_err() {
             problems.add(
-                at,
-                format!("the default `{default}` of argument `{name}` does not fit its own type"),
+                &place("pattern"),
+                format!("the `pattern` of argument `{name}` is not a regular expression"),
             );
+            return;
         }
-        Ok(_) => {}
-        Err(error) => problems.add(at, format!("argument `{name}` cannot be checked: {error}")),
+    }
+    let bound = |key: &str| property.get(key).and_then(Json::as_f64);
+    if let (Some(least), Some(greatest)) = (bound("minimum"), bound("maximum"))
+        && least > greatest
+    {
+        problems.add(
+            &place("minimum"),
+            format!("argument `{name}` has a `minimum` ({least}) above its `maximum` ({greatest})"),
+        );
+        return;
+    }
+    let validator = match jsonschema::options().build(property) {
+        Ok(validator) => validator,
+        Err(error) => {
+            problems.add(
+                &place("type"),
+                format!("argument `{name}` cannot be checked: {error}"),
+            );
+            return;
+        }
+    };
+    if let Some(default) = property
+        .get("default")
+        .filter(|default| !validator.is_valid(default))
+    {
+        problems.add(
+            &place("default"),
+            format!("the default `{default}` of argument `{name}` does not fit its own type"),
+        );
+    }
+    let listed = property.get("enum").and_then(Json::as_array);
+    for value in listed
+        .into_iter()
+        .flatten()
+        .filter(|value| !validator.is_valid(value))
+    {
+        problems.add(
+            &place("enum"),
+            format!("the value `{value}` in the `enum` of argument `{name}` does not fit its own type"),
+        );
     }
 }
 
@@ -322,8 +369,18 @@ pub(super) fn of_schema(schema: Json, at: &At, problems: &mut Problems) -> Args 
             default: property.get("default").cloned(),
             secret: flag("writeOnly"),
             dash: flag("x-dash"),
+            integers: property["type"] == "integer" || property["items"]["type"] == "integer",
             at: Some(at.clone()),
         };
+        // A property with references is checked with the whole schema only.
+        if let (Some(default), Ok(validator)) = (&param.default, jsonschema::options().build(property))
+            && !validator.is_valid(default)
+        {
+            problems.add(
+                at,
+                format!("the default `{default}` of argument `{name}` does not fit its own schema"),
+            );
+        }
         params.insert(name.clone(), param);
     }
     Args {

@@ -68,11 +68,20 @@ impl Node {
 pub(super) fn parse(file: &str, text: &str, problems: &mut Problems) -> Table {
     let file: Arc<str> = file.into();
     let (table, errors) = DeTable::parse_recoverable(text);
+    let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
+    let broken = errors.iter().map(place).min();
     for error in errors {
-        let at = At::offset(&file, text, error.span().map_or(0, |span| span.start));
+        let at = At::offset(&file, text, place(&error));
         problems.add(&at, format!("not valid TOML: {}", error.message()));
     }
-    convert(&file, text, table.into_inner(), problems)
+    let mut table = convert(&file, text, table.into_inner(), problems);
+    if let Some(broken) = broken {
+        // The keys below a broken head belong to a section that was not understood; the name of a section stands
+        // behind a bracket.
+        let broken = At::offset(&file, text, broken);
+        table.retain(|_, (at, node)| *at < broken || (at.column > 1 && matches!(node.data, Data::Table(_))));
+    }
+    table
 }
 
 fn convert(file: &Arc<str>, text: &str, table: DeTable<'_>, problems: &mut Problems) -> Table {

@@ -314,7 +314,7 @@ impl Value for Span {
     }
 
     fn schema() -> serde_json::Value {
-        json!({ "type": "string", "pattern": "^([0-9]+(ms|s|m|h|d|w))+$|^P" })
+        json!({ "type": "string", "pattern": DURATION })
     }
 
     fn magnitude(&self) -> Option<u64> {
@@ -326,16 +326,16 @@ impl Value for Span {
     }
 }
 
-/// `1h30m`, `90s`, `500ms`, `2w`, or ISO 8601 with days at most (`P1DT12H`). Months and years have no length.
+/// What [`duration`] reads, for editors.
+const DURATION: &str = concat!(
+    "^([0-9]+(ms|s|m|h|d|w))+$",
+    "|^P(?=[0-9T])([0-9]+W)?([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\\.[0-9]{1,9})?S)?)?$",
+);
+
+/// `1h30m`, `90s`, `500ms`, `2w`, or ISO 8601 with weeks at most (`P1DT12H`). Months and years have no length.
 fn duration(text: &str) -> Option<Span> {
-    if text.starts_with('P') {
-        let span: jiff::Span = text.parse().ok()?;
-        if span.get_years() != 0 || span.get_months() != 0 {
-            return None;
-        }
-        let days = jiff::SpanRelativeTo::days_are_24_hours();
-        let ms = span.total((jiff::Unit::Millisecond, days)).ok()?;
-        return (ms >= 0.0).then_some(Span(ms as u64));
+    if let Some(iso) = text.strip_prefix('P') {
+        return iso_duration(iso);
     }
     let mut total = 0u64;
     let mut rest = text;
@@ -352,6 +352,44 @@ fn duration(text: &str) -> Option<Span> {
         rest = after;
     }
     (!text.is_empty()).then_some(Span(total))
+}
+
+/// What stands after `P`. Less than a millisecond is cut off.
+fn iso_duration(text: &str) -> Option<Span> {
+    let (date, time) = match text.split_once('T') {
+        Some((_, "")) => return None,
+        Some(halves) => halves,
+        None if text.is_empty() => return None,
+        None => (text, ""),
+    };
+    let mut total = 0u64;
+    for (half, units) in [
+        (date, &[('W', 7 * 86_400_000), ('D', 86_400_000)][..]),
+        (time, &[('H', 3_600_000), ('M', 60_000), ('S', 1000)][..]),
+    ] {
+        let (mut rest, mut units) = (half, units.iter());
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| c.is_ascii_uppercase())?;
+            let (number, after) = rest.split_at(end);
+            let (_, ms) = units.find(|(unit, _)| after.starts_with(*unit))?;
+            let (whole, fraction) = match number.split_once('.') {
+                Some((whole, fraction)) if *ms == 1000 && (1..=9).contains(&fraction.len()) => {
+                    (whole, fraction)
+                }
+                Some(_) => return None,
+                None => (number, ""),
+            };
+            let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+            if !digits(whole) || !digits(fraction) {
+                return None;
+            }
+            let thousandths: u64 = format!("{fraction}000")[..3].parse().ok()?;
+            let whole = whole.parse::<u64>().ok()?.checked_mul(*ms)?;
+            total = total.checked_add(whole)?.checked_add(thousandths)?;
+            rest = &after[1..];
+        }
+    }
+    Some(Span(total))
 }
 
 impl Value for Bytes {
@@ -374,7 +412,7 @@ impl Value for Bytes {
     }
 
     fn schema() -> serde_json::Value {
-        json!({ "type": "string", "pattern": "^[0-9]+ ?(B|[KMGT]i?B|[kmgt])$" })
+        json!({ "type": "string", "pattern": "^[0-9]+ ?(B|[KMGT]i?B)$" })
     }
 
     fn magnitude(&self) -> Option<u64> {
@@ -390,7 +428,7 @@ impl Value for Bytes {
 fn size(text: &str) -> Option<Bytes> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
-    let unit = unit.trim_start();
+    let unit = unit.strip_prefix(' ').unwrap_or(unit);
     let bytes = match unit {
         "B" => 1,
         "KB" => 1000,

@@ -56,6 +56,22 @@ impl Item {
         texts.collect()
     }
 
+    /// The literal text in it.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        match self {
+            Item::One(parts) => parts
+                .iter()
+                .filter_map(|part| match part {
+                    Part::Text(text) => Some(text.as_str()),
+                    Part::Value(_) => None,
+                })
+                .collect(),
+            Item::When { text, .. } => vec![text],
+            Item::Each(_) => Vec::new(),
+            Item::Group(items) => items.iter().flat_map(Item::texts).collect(),
+        }
+    }
+
     /// Every name that the item needs.
     pub fn names(&self) -> BTreeSet<&str> {
         match self {

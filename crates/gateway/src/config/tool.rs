@@ -106,6 +106,9 @@ section! {
         /// is refused where the program would take it for an option: as a whole item before a literal `--`,
         /// unless its argument says `dash = true`.
         command: Template = "", since "0.1.0";
+        /// Lets values stand in program text and choose what runs, where this is what the tool is for. Without it
+        /// such a `command` is refused, as far as the programs in it are known.
+        allow_program_text: bool = "false", since "0.1.0";
         /// The arguments by name: `"string"`, `"string?"` (may be absent), `"string[]"`, `"integer"`, `"number"`,
         /// `"boolean"`, `"integer = 5"` (a default), or a table with `type` and any of `description`, `default`,
         /// `enum`, `minimum`, `maximum`, `pattern`, `secret` and `dash`. Or the path of a JSON Schema.
@@ -447,7 +450,9 @@ pub(super) fn read(
     if tool.command.items.is_empty() && table.get("command").is_none_or(|(_, node)| is_empty_list(node)) {
         problems.add(at, format!("tool `{name}` needs a `command`"));
     }
-    check::command(&tool, problems);
+    check::command(&tool, place("stdin"), problems);
+    check::plain(&tool, table, problems);
+    check::header_mirrors(&tool, place("args"), problems);
     check::names(&tool, place("stdin"), problems);
     check::output(&tool, &place, problems);
     tool.name = name.to_owned();

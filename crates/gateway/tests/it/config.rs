@@ -6,7 +6,7 @@ use longhaul_core::Span;
 use longhaul_gateway::config::{self, Bytes, Item, Loaded, OnCrash, Place, Source, Stdin};
 
 /// Files by path.
-fn read(files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Loaded, String> {
+pub(crate) fn read(files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Loaded, String> {
     let open = |path: &Path| {
         let found = files.iter().find(|(name, _)| Path::new(name) == path);
         let (_, text) = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such file"))?;
@@ -35,7 +35,7 @@ fn wrong(text: &str, expected: &str) {
 }
 
 /// A tool of two lines, its name on line 1.
-fn tool(lines: &str) -> String {
+pub(crate) fn tool(lines: &str) -> String {
     format!("[tools.t]\ndescription = \"d\"\n{lines}")
 }
 
@@ -236,6 +236,9 @@ fn text_that_is_no_toml_is_reported_with_its_place_and_the_rest_is_still_checked
         problems.contains("unknown key `bnd` in [server]; did you mean `bind`?"),
         "{problems}"
     );
+    assert_eq!(problems.lines().count(), 2, "{problems}");
+    let broken = read(&[("longhaul.toml", "[server\nbind = 7")], &[]).expect_err("wrong");
+    assert_eq!(broken.lines().count(), 1, "{broken}");
 }
 
 #[test]
@@ -428,12 +431,14 @@ fn a_placeholder_inside_program_text_is_refused_and_the_safe_way_is_shown() {
     wrong(
         &tool("command = [\"sh\", \"-c\", \"wc -l {path} | sort\"]\nargs.path = \"string\""),
         "longhaul.toml:3:24: `{path}` stands inside the program text of `sh -c`, where a value would run as code; \
-         pass it beside the text: [\"sh\", \"-c\", \"… \\\"$1\\\" …\", \"sh\", \"{path}\"]",
+         pass it beside the text: [\"sh\", \"-c\", \"… \\\"$1\\\" …\", \"sh\", \"{path}\"], \
+         or say `allow_program_text = true` where that is what the tool is for",
     );
     wrong(
         &tool("command = [\"python3\", \"-c\", \"print({n})\"]\nargs.n = \"integer\""),
         "longhaul.toml:3:29: `{n}` stands inside the program text of `python3 -c`, where a value would run as code; \
-         pass it beside the text: [\"python3\", \"-c\", \"… sys.argv[1] …\", \"{n}\"]",
+         pass it beside the text: [\"python3\", \"-c\", \"… sys.argv[1] …\", \"{n}\"], \
+         or say `allow_program_text = true` where that is what the tool is for",
     );
     let refused = [
         r#"["/usr/bin/env", "A=1", "bash", "-lc", "echo {a}"]"#,
@@ -523,7 +528,7 @@ fn an_argument_declared_wrongly_is_reported() {
         ),
         "longhaul.toml:3:17: `{a}` is not a declared argument; did you mean `b`?\n\
          longhaul.toml:4:10: argument `a` has the unknown type `strng`; did you mean `string`?\n\
-         longhaul.toml:5:19: the default `\"x\"` of argument `b` does not fit its own type\n\
+         longhaul.toml:5:40: the default `\"x\"` of argument `b` does not fit its own type\n\
          longhaul.toml:5:45: unknown key `secrt` of argument `b`; did you mean `secret`?",
     );
 }
@@ -616,4 +621,109 @@ fn an_empty_command_is_a_missing_one() {
         &tool("command = []"),
         "longhaul.toml:1:8: tool `t` needs a `command`",
     );
+}
+
+#[test]
+fn what_the_call_would_refuse_later_is_found_when_the_file_is_read() {
+    let argument = |more: &str| {
+        tool(&format!(
+            "command = [\"x\", \"{{p}}\"]\nargs.p = {{ type = {more} }}"
+        ))
+    };
+    let problems = read(
+        &[("longhaul.toml", &argument("\"string\", pattern = \"(\""))],
+        &[],
+    )
+    .expect_err("wrong");
+    assert!(
+        problems.starts_with("longhaul.toml:4:39: the `pattern` of argument `p` is not a regular expression"),
+        "{problems}"
+    );
+    wrong(
+        &argument("\"integer\", minimum = 5, maximum = 1"),
+        "longhaul.toml:4:40: argument `p` has a `minimum` (5) above its `maximum` (1)",
+    );
+    wrong(
+        &argument("\"integer\", minimum = 5, default = 1"),
+        "longhaul.toml:4:53: the default `1` of argument `p` does not fit its own type",
+    );
+    wrong(
+        &argument("\"string\", pattern = \"^a\", default = \"b\""),
+        "longhaul.toml:4:55: the default `\"b\"` of argument `p` does not fit its own type",
+    );
+    wrong(
+        &argument("\"integer\", enum = [1, \"b\"]"),
+        "longhaul.toml:4:37: the value `\"b\"` in the `enum` of argument `p` does not fit its own type",
+    );
+    wrong(
+        &tool(
+            "command = [\"x\", \"a\\u0000\"]\ncwd = \"a\\u0000\"\nenv = { \"A=B\" = \"c\", X = \"a\\u0000b\", \"\" = \"\" }",
+        ),
+        "longhaul.toml:3:17: `command` holds a NUL character, which no program can be given\n\
+         longhaul.toml:4:7: `cwd` holds a NUL character, which no program can be given\n\
+         longhaul.toml:5:9: `A=B` cannot name a variable: it must not be empty or hold `=`\n\
+         longhaul.toml:5:26: the variable `X` holds a NUL character, which no program can be given\n\
+         longhaul.toml:5:38: `` cannot name a variable: it must not be empty or hold `=`",
+    );
+    let toml = tool("command = [\"x\", \"{p}\"]\nargs = \"a.json\"");
+    for schema in [
+        r#"{"type":"object","properties":{"p":{"type":"string","pattern":"("}}}"#,
+        r#"{"type":"object","properties":{"p":{"type":"integer","minimum":5,"default":1}}}"#,
+    ] {
+        let files = [("longhaul.toml", toml.as_str()), ("a.json", schema)];
+        let problems = read(&files, &[]).expect_err("wrong");
+        assert!(problems.contains("longhaul.toml:4:8: the "), "{problems}");
+    }
+}
+
+#[test]
+fn the_schema_and_the_reader_agree_on_sizes_and_durations() {
+    let schema = config::schema();
+    let agree = |section: &str, key: &str, text: &str| {
+        let property = &schema["properties"][section]["properties"][key];
+        let by_schema = jsonschema::options()
+            .build(property)
+            .expect("a schema")
+            .is_valid(&text.into());
+        let problems = read(&[("l.toml", &format!("[{section}]\n{key} = {text:?}\n"))], &[]).err();
+        // A value out of its range was read.
+        let by_reader = problems.is_none_or(|problems| problems.contains("must be from"));
+        assert_eq!(by_schema, by_reader, "{key} = {text}");
+        by_reader
+    };
+    let read = |texts: &[&str], section, key, good| {
+        for text in texts {
+            assert_eq!(agree(section, key, text), good, "{text}");
+        }
+    };
+    let good = [
+        "5s", "1s2s", "1h30m", "2w", "500ms", "PT1H30M", "P1D", "P1W", "P1W2D", "PT0.5S", "P1DT1S", "PT90M",
+    ];
+    read(&good, "tasks", "grace", true);
+    let bad = [
+        "", "5", "1.5s", "P1Y", "P1M", "-5s", "1h 30m", "P", "PT", "P1DT", "5S", "٣s", "1µs", "PT1.S",
+        "PT1,5S", "P-1D", "PT1S1M", "PT1.5H", "p1d", "P1", "PT5", " 5s",
+    ];
+    read(&bad, "tasks", "grace", false);
+    let good = ["4MiB", "4 MiB", "4MB", "0B", "7KB", "1TiB"];
+    read(&good, "server", "body_max", true);
+    let bad = [
+        "", "4", "4m", "4k", "4   MiB", "4\tMiB", "1.5MiB", "4mib", "4M", "MiB", "4 MiB ",
+    ];
+    read(&bad, "server", "body_max", false);
+}
+
+#[test]
+fn a_configuration_that_is_no_regular_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).expect("a fifo");
+    let problems = config::load(&fifo, &[]).expect_err("refused").to_string();
+    assert!(problems.ends_with(": not a regular file"), "{problems}");
+    let file = folder.path().join("longhaul.toml");
+    for include in ["fifo", "/dev/zero"] {
+        std::fs::write(&file, format!("include = [\"{include}\"]\n")).expect("written");
+        let problems = config::load(&file, &[]).expect_err("refused").to_string();
+        assert!(problems.ends_with(": not a regular file"), "{problems}");
+    }
 }

@@ -7,5 +7,7 @@ mod authorization;
 mod calls;
 mod command;
 mod config;
+mod program_text;
+mod reasons;
 mod streams;
 mod support;

@@ -3,9 +3,12 @@
 //!
 //! `tool` calls it when a section has been read. It reads no file.
 
+use longhaul_mcp::{frame::Raw, header};
+
 use super::{Output, Stdin, Tool};
 use crate::config::{
     args::{Kind, Param},
+    node::{Data, Node, Table},
     problem::{At, Problems, suggestion},
     script,
     template::{self, Item},
@@ -14,7 +17,7 @@ use crate::config::{
 /// The largest compiled `progress` expression, in bytes.
 pub const PROGRESS_REGEX_BYTES_MAX: usize = 1 << 20;
 
-pub(super) fn command(tool: &Tool, problems: &mut Problems) {
+pub(super) fn command(tool: &Tool, stdin: &At, problems: &mut Problems) {
     if let Some((at, program)) = tool.command.items.first() {
         match program.literal().as_deref() {
             None => problems.add(
@@ -25,9 +28,83 @@ pub(super) fn command(tool: &Tool, problems: &mut Problems) {
             Some(_) => {}
         }
     }
-    script::check(&tool.command, problems);
+    if !tool.allow_program_text {
+        let values_in = script::has_values(&tool.stdin()).then_some(stdin);
+        script::check(&tool.command, &|name| listed(tool, name), values_in, problems);
+    }
     for (at, item) in &tool.command.items {
         check_item(tool, at, item, false, problems);
+    }
+}
+
+/// Whether the configuration lists every value of an argument.
+fn listed(tool: &Tool, name: &str) -> bool {
+    let property = &tool.args.schema["properties"][name];
+    property.get("enum").is_some() || property["items"].get("enum").is_some()
+}
+
+/// Text that no program can be given.
+pub(super) fn plain(tool: &Tool, table: &Table, problems: &mut Problems) {
+    let mut nul = |at: &At, what: &str, text: &str| {
+        if text.contains('\0') {
+            problems.add(
+                at,
+                format!("{what} holds a NUL character, which no program can be given"),
+            );
+        }
+    };
+    for (at, item) in &tool.command.items {
+        for text in item.texts() {
+            nul(at, "`command`", text);
+        }
+    }
+    if let Some((_, node)) = table.get("cwd") {
+        nul(
+            &node.at,
+            "`cwd`",
+            &tool
+                .cwd
+                .as_ref()
+                .map_or_else(String::new, |cwd| cwd.display().to_string()),
+        );
+    }
+    let variables = match table.get("env") {
+        Some((
+            _,
+            Node {
+                data: Data::Table(variables),
+                ..
+            },
+        )) => Some(variables),
+        Some(_) | None => None,
+    };
+    for (name, (at, node)) in variables.into_iter().flatten() {
+        nul(at, &format!("the variable `{}`", name.escape_default()), name);
+        if let Data::Text(value) = &node.data {
+            nul(
+                &node.at,
+                &format!("the variable `{}`", name.escape_default()),
+                value,
+            );
+        }
+    }
+    for (name, (at, _)) in variables.into_iter().flatten() {
+        if name.is_empty() || name.contains('=') {
+            problems.add(
+                at,
+                format!("`{name}` cannot name a variable: it must not be empty or hold `=`"),
+            );
+        }
+    }
+}
+
+/// B-25
+pub(super) fn header_mirrors(tool: &Tool, at: &At, problems: &mut Problems) {
+    let mirrors = Raw::of(&tool.args.schema)
+        .ok()
+        .map(|schema| header::mirrors(&schema));
+    if let Some(Err(error)) = mirrors.filter(|_| !tool.args.schema.is_null()) {
+        problems.add(at, format!("the schema of the arguments: {error}"));
     }
 }
 
