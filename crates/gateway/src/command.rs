@@ -9,6 +9,7 @@ pub mod expand;
 mod descriptor;
 mod files;
 mod lines;
+mod printed;
 mod result;
 
 use std::{
@@ -30,9 +31,13 @@ use longhaul_engine::{
     tool::{Call, Context, Finish, Running, Settled, Tool},
 };
 use longhaul_mcp::{ToolRule, frame::Raw, header, reply, request::Answers};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
-use self::{arguments::Checker, descriptor::Said, lines::Patterns};
+use self::{
+    arguments::{Checker, Values},
+    descriptor::Said,
+    lines::Patterns,
+};
 use crate::{
     catalog::Entry,
     config::{self, Limits, Tasks},
@@ -227,7 +232,7 @@ impl Command {
         env
     }
 
-    fn spec(&self, call: &Call, values: &Map<String, Json>) -> Result<Spec, String> {
+    fn spec(&self, call: &Call, values: &Values) -> Result<Spec, String> {
         let argv = expand::argv(&self.tool, values).map_err(|error| error.to_string())?;
         let input = expand::stdin(&self.tool, values).map_err(|error| error.to_string())?;
         let (env, cwd) = (self.env(), self.cwd());

@@ -3,10 +3,11 @@
 //! Called when arguments are checked and when the program starts. No value is ever split, joined or read by a
 //! shell, and none becomes an option unless its argument says so (S6).
 
-use std::ffi::OsString;
+use std::{collections::BTreeMap, ffi::OsString};
 
-use serde_json::{Map, Value as Json};
+use longhaul_mcp::frame::Raw;
 
+use super::arguments::Values;
 use crate::config::{Item, Part, Stdin, Tool};
 
 /// The largest single argument that Linux passes to a program, in bytes.
@@ -59,7 +60,7 @@ pub enum Unfit {
 ///
 /// # Errors
 /// [`Unfit`]: nothing may be started.
-pub fn argv(tool: &Tool, values: &Map<String, Json>) -> Result<Vec<OsString>, Unfit> {
+pub fn argv(tool: &Tool, values: &Values) -> Result<Vec<OsString>, Unfit> {
     let mut expansion = Expansion {
         tool,
         values,
@@ -74,7 +75,7 @@ pub fn argv(tool: &Tool, values: &Map<String, Json>) -> Result<Vec<OsString>, Un
 
 struct Expansion<'a> {
     tool: &'a Tool,
-    values: &'a Map<String, Json>,
+    values: &'a Values,
     argv: Vec<OsString>,
     after_dashes: bool,
 }
@@ -84,21 +85,24 @@ impl Expansion<'_> {
         match item {
             Item::One(parts) => self.one(parts),
             Item::Each(name) => {
-                let items = self.values.get(name).and_then(Json::as_array);
-                for value in items.into_iter().flatten() {
+                let items = self
+                    .values
+                    .get(name)
+                    .and_then(|value| value.read::<Vec<Raw>>().ok());
+                for value in items.iter().flatten() {
                     let text = text_of(value).ok_or_else(|| Unfit::NoText { name: name.clone() })?;
                     self.push(name, text, true)?;
                 }
                 Ok(())
             }
             Item::When { name, text } => {
-                if self.values.get(name) == Some(&Json::Bool(true)) {
+                if self.values.get(name).is_some_and(|value| value.text() == "true") {
                     self.argv.push(text.into());
                 }
                 Ok(())
             }
             Item::Group(items) => {
-                let present = |name: &str| self.values.get(name).is_some_and(|value| !value.is_null());
+                let present = |name: &str| self.values.get(name).is_some_and(|value| value.text() != "null");
                 if items.iter().flat_map(Item::names).all(present) {
                     for item in items {
                         self.item(item)?;
@@ -169,20 +173,19 @@ impl Expansion<'_> {
 ///
 /// # Errors
 /// [`Unfit::NoText`].
-pub fn stdin(tool: &Tool, values: &Map<String, Json>) -> Result<Option<Vec<u8>>, Unfit> {
-    let json = |values: Map<String, Json>| Some(format!("{}\n", Json::Object(values)).into_bytes());
+pub fn stdin(tool: &Tool, values: &Values) -> Result<Option<Vec<u8>>, Unfit> {
+    let json = |kept: &dyn Fn(&str) -> bool| {
+        let object: BTreeMap<&String, &Raw> = values.iter().filter(|(name, _)| kept(name)).collect();
+        Raw::of(&object)
+            .ok()
+            .map(|object| format!("{}\n", object.text()).into_bytes())
+    };
     match tool.stdin() {
         Stdin::Nothing => Ok(None),
-        Stdin::Arguments => Ok(json(values.clone())),
+        Stdin::Arguments => Ok(json(&|_| true)),
         Stdin::Secrets => {
-            let secret = |name: &String| tool.args.params.get(name).is_some_and(|param| param.secret);
-            Ok(json(
-                values
-                    .clone()
-                    .into_iter()
-                    .filter(|(name, _)| secret(name))
-                    .collect(),
-            ))
+            let secret = |name: &str| tool.args.params.get(name).is_some_and(|param| param.secret);
+            Ok(json(&secret))
         }
         Stdin::Text(parts) => {
             let mut text = String::new();
@@ -200,11 +203,11 @@ pub fn stdin(tool: &Tool, values: &Map<String, Json>) -> Result<Option<Vec<u8>>,
     }
 }
 
-fn text_of(value: &Json) -> Option<String> {
-    match value {
-        Json::String(text) => Some(text.clone()),
-        Json::Number(number) => Some(number.to_string()),
-        Json::Bool(flag) => Some(flag.to_string()),
-        Json::Null | Json::Array(_) | Json::Object(_) => None,
+/// Text without its quotes, and a number or boolean as it is written; nothing else has a text.
+fn text_of(value: &Raw) -> Option<String> {
+    match value.text() {
+        text if text.starts_with('"') => value.read().ok(),
+        text if text.starts_with(['[', '{', 'n']) => None,
+        text => Some(text.to_owned()),
     }
 }

@@ -12,12 +12,13 @@ use longhaul_engine::{
     tool::Finish,
 };
 use longhaul_mcp::{
+    canon,
     frame::{Obj, Raw},
     scan,
 };
 use serde_json::{Value as Json, json};
 
-use super::{Command, files};
+use super::{Command, files, printed};
 use crate::{
     config::{self, Bytes, written},
     outbound,
@@ -232,7 +233,14 @@ fn json_of(command: &Command, output: &Output, room: u64) -> Result<Raw, String>
     let text = output.bytes.trim_ascii();
     let scanned = scan::payload(text, &scan::Limits::default())
         .map_err(|error| format!("`{program}` must print JSON, and did not: {error}."))?;
-    Raw::parse(scanned.text()).map_err(|error| format!("`{program}` must print JSON, and did not: {error}."))
+    let raw = Raw::parse(scanned.text());
+    let raw = raw.map_err(|error| format!("`{program}` must print JSON, and did not: {error}."))?;
+    // E-4
+    canon::check_finite(&raw).map_err(|error| {
+        let at = longhaul_mcp::clean(&error.path, 200);
+        format!("`{program}` printed a number at `{at}` that is too large for any reader (`not_finite`).")
+    })?;
+    Ok(raw)
 }
 
 /// B-54
@@ -279,17 +287,7 @@ fn whole(command: &Command, output: &Output) -> Result<Finish, String> {
             body: Body::new(error.to_raw().text().as_bytes()),
         });
     }
-    let blocks = object.get::<Vec<Obj>>("content");
-    let blocks =
-        blocks.ok_or_else(|| format!("`{program}` printed a result without a `content` list of objects."))?;
-    if let Some(index) = blocks
-        .iter()
-        .position(|block| block.get::<String>("type").is_none())
-    {
-        return Err(format!(
-            "`{program}` printed a result in which block {index} has no `type`."
-        ));
-    }
+    printed::check(&object).map_err(|why| format!("`{program}` printed a result {why}."))?;
     let is_error = match object.raw("isError") {
         None => false,
         Some(flag) => flag
@@ -305,8 +303,7 @@ fn whole(command: &Command, output: &Output) -> Result<Finish, String> {
         }
         None => {}
     }
-    // The edge of each generation says by itself what kind of result it is.
-    object.take("resultType");
+    printed::strip(&mut object);
     Ok(Finish::Returned {
         body: Body::new(object.to_raw().text().as_bytes()),
         is_error,

@@ -96,6 +96,15 @@ impl Rig {
 
     /// A call whose client declared that it can be asked these kinds.
     async fn call_declaring(&self, tool: &str, args: Json, answers: Json) -> TaskId {
+        self.call_with(tool, args.to_string(), answers).await
+    }
+
+    /// A call whose arguments are spelled so.
+    async fn call_written(&self, tool: &str, args: String) -> TaskId {
+        self.call_with(tool, args, json!({})).await
+    }
+
+    async fn call_with(&self, tool: &str, args: String, answers: Json) -> TaskId {
         let kinds = ["form", "url", "sampling", "roots"];
         let declared = kinds.map(|kind| (kind.to_owned(), Json::from(answers[kind] == true)));
         let context = json!({ "answers": serde_json::Map::from_iter(declared) });
@@ -117,7 +126,7 @@ impl Rig {
             idem: None,
             digest: [0; 32],
             hidden: false,
-            args: Body::new(args.to_string().as_bytes()),
+            args: Body::new(args.as_bytes()),
             context: Body::new(context.to_string().as_bytes()),
             note: Vec::new(),
             purge_after: Millis(u64::MAX),
@@ -209,6 +218,10 @@ impl Rig {
     /// The result of a call, and whether it is an error.
     async fn result(&self, tool: &str, args: Json) -> (Json, bool) {
         let id = self.call(tool, args).await;
+        self.result_of(id).await
+    }
+
+    async fn result_of(&self, id: TaskId) -> (Json, bool) {
         match self.outcome(id).await {
             Outcome::Returned { body, is_error } => {
                 let result: Json = serde_json::from_slice(body.bytes().expect("read")).expect("JSON");
@@ -222,6 +235,12 @@ impl Rig {
             ),
             other @ (Outcome::Cancelled { .. } | Outcome::Failed(_)) => panic!("{other:?}"),
         }
+    }
+
+    async fn text_of(&self, id: TaskId) -> String {
+        let (result, is_error) = self.result_of(id).await;
+        assert!(!is_error, "{result}");
+        text(&result)
     }
 
     /// The text of a good result.
@@ -453,6 +472,167 @@ async fn a_missing_program_names_the_path_that_was_searched() {
             "cannot start `no-such-program-here`: not found in PATH `/usr/local/bin:/usr/bin:/bin"
         ),
         "{why}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_file_and_a_directory_are_told_by_their_full_path() {
+    let rig = Rig::new("[tools.t]\ncommand = [\"./nope\"]\n[tools.d]\ncommand = [\"./\"]\n").await;
+    let folder = rig.folder.path().display().to_string();
+    assert_eq!(
+        rig.error("t", json!({})).await,
+        format!("cannot start `{folder}/nope`: there is no such file")
+    );
+    assert_eq!(
+        rig.error("d", json!({})).await,
+        format!("cannot start `{folder}`: it is a directory, not a program")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn integers_arrive_as_their_digits_and_numbers_as_they_were_written() {
+    let rig = Rig::new(
+        r#"
+[tools.i]
+command = ["printf", "%s|", "--", ["{i}"], "{l...}"]
+args.i = "integer?"
+args.l = "integer[]"
+[tools.n]
+command = ["printf", "%s|", "--", "{n}"]
+args.n = "number"
+[tools.s]
+command = ["cat"]
+stdin = "arguments"
+args.i = "integer"
+args.n = "number"
+"#,
+    )
+    .await;
+    let id = |tool: &'static str, args: &str| rig.call_written(tool, args.to_owned());
+    for (given, digits) in [
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("9007199254740993", "9007199254740993"),
+        ("1.0", "1"),
+        ("1e2", "100"),
+        ("1.5e1", "15"),
+        ("1200E-2", "12"),
+        ("-0", "0"),
+        ("0.000e5", "0"),
+    ] {
+        let text = rig.text_of(id("i", &format!("{{\"i\":{given}}}")).await).await;
+        assert_eq!(text, format!("--|{digits}|"), "{given}");
+        let text = rig.text_of(id("i", &format!("{{\"l\":[{given}]}}")).await).await;
+        assert_eq!(text, format!("--|{digits}|"), "{given}");
+    }
+    for written in [
+        "1.10",
+        "1e2",
+        "9007199254740993",
+        "123456789012345678901234567890.5",
+        "0.1e-400",
+    ] {
+        let text = rig.text_of(id("n", &format!("{{\"n\":{written}}}")).await).await;
+        assert_eq!(text, format!("--|{written}|"));
+    }
+    let id = id("s", "{\"n\":1.10,\"i\":1e30}").await;
+    assert_eq!(
+        rig.text_of(id).await,
+        "{\"i\":1000000000000000000000000000000,\"n\":1.10}"
+    );
+}
+
+#[test]
+fn what_is_no_integer_is_a_misfit_even_where_a_double_would_round_it() {
+    let tool = "[tools.t]\ncommand = [\"x\", \"{i}\"]\nargs.i = \"integer\"\n";
+    for number in ["1.5", "1e-400", "9007199254740993.5", "0.5e0", "15e-1"] {
+        assert_eq!(misfits(tool, &format!("{{\"i\":{number}}}")).len(), 1, "{number}");
+    }
+    let secret = "[tools.t]\ncommand = [\"x\"]\nargs.i = { type = \"integer\", secret = true }\n";
+    assert_eq!(
+        misfits(secret, "{\"i\":9007199254740993.5}"),
+        ["`i`: the value is not of type \"integer\""]
+    );
+}
+
+// E-4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_no_reader_can_hold_makes_an_error_result() {
+    for kind in ["json", "mcp"] {
+        let rig = Rig::new(&script(
+            "echo '{\"content\":[],\"a\":[1e400]}'",
+            &format!("result = \"{kind}\""),
+        ))
+        .await;
+        let (result, is_error) = rig.result("t", json!({})).await;
+        assert!(is_error);
+        assert_eq!(
+            text(&result),
+            "`sh` printed a number at `/a/0` that is too large for any reader (`not_finite`)."
+        );
+        assert_eq!(result.get("structuredContent"), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_printed_result_is_checked_block_by_block() {
+    for (block, why) in [
+        ("{\"type\":\"evil\"}", "has the unknown type `evil`"),
+        ("{\"type\":\"text\"}", "of the type `text` has no text `text`"),
+        (
+            "{\"type\":\"text\",\"text\":7}",
+            "of the type `text` has no text `text`",
+        ),
+        (
+            "{\"type\":\"image\",\"data\":\"\"}",
+            "of the type `image` has no text `mimeType`",
+        ),
+        (
+            "{\"type\":\"resource_link\",\"uri\":\"x:\"}",
+            "of the type `resource_link` has no text `name`",
+        ),
+        (
+            "{\"type\":\"resource\"}",
+            "of the type `resource` has no `resource` object",
+        ),
+        (
+            "{\"type\":\"resource\",\"resource\":{\"uri\":\"x:\"}}",
+            "of the type `resource` has neither a `text` nor a `blob`",
+        ),
+        ("{}", "has no `type`"),
+    ] {
+        let good = "{\"type\":\"text\",\"text\":\"x\"}";
+        let rig = Rig::new(&script(
+            &format!("echo '{{\"content\":[{good},{block}]}}'"),
+            "result = \"mcp\"",
+        ))
+        .await;
+        assert_eq!(
+            rig.error("t", json!({})).await,
+            format!("`sh` printed a result in which block 1 {why}.")
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_printed_result_says_nothing_about_tasks_and_nothing_in_reserved_names() {
+    let printed = json!({
+        "content": [{ "type": "text", "text": "x", "annotations": { "priority": 1 } }],
+        "vendor": 7, "taskId": "x", "resultType": "task", "status": "working", "ttlMs": 5,
+        "_meta": {
+            "io.modelcontextprotocol/serverInfo": 7, "com.mcp.tools/x": 1, "dev.mcp/y": 2,
+            "com.example/kept": 3, "kept": 4,
+        },
+    });
+    let rig = Rig::new(&script(&format!("echo '{printed}'"), "result = \"mcp\"")).await;
+    let (result, is_error) = rig.result("t", json!({})).await;
+    assert!(!is_error, "{result}");
+    assert_eq!(
+        result,
+        json!({
+            "content": [{ "type": "text", "text": "x", "annotations": { "priority": 1 } }],
+            "vendor": 7,
+            "_meta": { "com.example/kept": 3, "kept": 4 },
+        })
     );
 }
 
