@@ -4,6 +4,7 @@
 //! outside this module parses TOML, and nothing here starts a program.
 
 mod args;
+mod measure;
 mod node;
 mod place;
 mod problem;
@@ -25,12 +26,13 @@ use problem::suggestion;
 use setting::{Reader, Value};
 
 pub use args::{Args, Kind, Param};
+pub use measure::{Bytes, written};
 pub use place::{Place, Writable, places, writable};
 pub(crate) use problem::suggestion as nearest;
 pub use problem::{At, Problem, Problems};
 pub use reference::{init, reference, schema};
 pub use sections::{Limits, Server, Store, Tasks};
-pub use setting::{Bytes, Setting, written};
+pub use setting::Setting;
 pub use template::{Item, Part, Template};
 pub use tool::{
     Annotations, Crash, Need, OnCrash, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX, Schema, Stdin,

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use longhaul_core::Span;
 
-use super::setting::{Bytes, section};
+use super::{measure::Bytes, setting::section};
 
 section! {
     /// How the server listens.

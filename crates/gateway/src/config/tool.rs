@@ -11,9 +11,10 @@ use serde_json::Value as Json;
 
 use super::{
     args::{self, Args},
+    measure::Bytes,
     node::{Data, Node},
     problem::{At, Problems},
-    setting::{Bytes, Reader, Setting, Value, beside, choice, section},
+    setting::{Reader, Setting, Value, beside, choice, section},
     template::{self, Part, Template},
 };
 

@@ -114,6 +114,8 @@ fn a_value_chooses_neither_a_script_nor_what_a_wrapper_starts() {
             r#"["python3", "-X", "dev", "{a}"]"#,
             r#"["node", "{a}"]"#,
             r#"["deno", "run", "{a}"]"#,
+            r#"["venv/bin/python", "{a}"]"#,
+            r#"["/usr/local/bin/python3.11", "{a}"]"#,
             r#"["lua", "-e", "x = 1", "{a}"]"#,
         ],
         "chooses the script that",
@@ -181,6 +183,7 @@ fn a_value_that_is_only_data_passes() {
         r#"["rsync", "-av", "{a}", "x"]"#,
         r#"["cargo", "test", "{a}"]"#,
         r#"["grep", "sh", "{a}"]"#,
+        r#"["./script", "x", "{a}"]"#,
     ]);
 }
 

@@ -508,9 +508,13 @@ pub(super) const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// What is known of the program with this name or path.
+/// What is known of the program with this name or path. A relative path is a program of the user's own, whatever
+/// its name, unless it is a language (`venv/bin/python`).
 pub(super) fn of(program: &str) -> Option<&'static Program> {
     let name = program.rsplit('/').next().unwrap_or(program);
+    let own = program.contains('/') && !program.starts_with('/');
     let find = |name: &str| PROGRAMS.iter().find(|program| program.names.contains(&name));
-    find(name).or_else(|| find(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')))
+    find(name)
+        .or_else(|| find(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')))
+        .filter(|program| !own || program.language)
 }
