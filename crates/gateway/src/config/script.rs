@@ -201,8 +201,9 @@ impl Walk<'_> {
             Operands::Command(skip) => {
                 let assignment = matches!(program.names, ["env"] | ["sudo", ..])
                     && leading(&piece.item).is_some_and(|text| text.contains('='));
-                if assignment || (state.operands < skip && !many) {
-                    // An assignment is not counted, and `Command(0)` counts nothing.
+                // `env -` is `env -i`.
+                let dash = literal.as_deref() == Some("-");
+                if assignment || dash || (state.operands < skip && !many) {
                     return false;
                 }
                 self.started(state.name, from);

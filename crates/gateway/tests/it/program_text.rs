@@ -79,6 +79,7 @@ fn a_wrapper_hides_no_language() {
     let wrappers = [
         r#""env", "A=1""#,
         r#""env", "-i", "-u", "X""#,
+        r#""env", "-", "A=1""#,
         r#""env", "-S", "nice""#,
         r#""nice", "-n", "5""#,
         r#""timeout", "-k", "1", "5""#,
