@@ -2,7 +2,7 @@
 //!
 //! Filled in by the binary from its config; never changed while an engine runs.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use longhaul_core::TaskId;
 use longhaul_store::Runner;
@@ -10,9 +10,10 @@ use longhaul_store::Runner;
 /// Names a task for people and logs: a keyed hash of its row id, in hexadecimal (G-36).
 pub type Reference = Arc<dyn Fn(TaskId) -> String + Send + Sync>;
 
-/// Looks for the local processes that a dead runner left behind for these tasks and ends them. Returns whether it
-/// is certain that none is left. May block: it is called on a thread that may.
-pub type Sweep = Arc<dyn Fn(&Runner, &[TaskId]) -> bool + Send + Sync>;
+/// Looks for the local processes that a dead runner left behind for these tasks and ends them. Returns the tasks
+/// of which it is certain that nothing is left. Called with no task when the runner's are all settled: then what
+/// is kept about it can go. May block: it is called on a thread that may.
+pub type Sweep = Arc<dyn Fn(&Runner, &[TaskId]) -> BTreeSet<TaskId> + Send + Sync>;
 
 /// What an engine is told at its making.
 #[derive(Clone)]

@@ -10,9 +10,9 @@
 //! until no descendant is left. It never copies data: the pipes go from the command straight to the gateway.
 //! A command that exits and leaves children behind has them ended too, before its exit is reported.
 //!
-//! If the shim itself is killed, its tree falls to the gateway ([`become_subreaper`]), which knows it by the
-//! session and by the mark in the environment, and ends it. If both are killed, the next gateway finds what is
-//! left by the mark ([`sweep`]).
+//! If the shim itself is killed, its tree falls to the gateway ([`become_subreaper`]), which ends it. If both are
+//! killed, the next gateway finds what is left by the mark in the environment ([`sweep`]); a process may have
+//! cleared that, so the attempt is not confirmed ended unless its shim had recorded it.
 //!
 //! Parent-death signals are not used: they follow the *thread* that spawned, and runtime threads end (P2).
 //!
@@ -28,6 +28,7 @@ mod identity;
 mod keeper;
 mod order;
 mod output;
+mod record;
 mod resolve;
 pub mod shim;
 mod streams;
@@ -48,7 +49,7 @@ pub use self::{
     identity::{Identity, become_subreaper, identity},
     output::{Output, Spill},
     resolve::{Unstartable, resolve},
-    sweep::{Swept, sweep},
+    sweep::{Swept, forget, sweep},
 };
 
 /// The environment variable that holds [`Spec::mark`].
@@ -95,7 +96,8 @@ pub struct Spec {
     pub attempt: u32,
     /// The caller's idempotency key, in [`IDEMPOTENCY_KEY`].
     pub idempotency_key: Option<String>,
-    /// The directory for output that does not fit in memory. Must exist, mode 0700.
+    /// The directory for output that does not fit in memory, and for the records by which [`sweep`] knows what
+    /// ended. One for each runner. Must exist, mode 0700.
     pub spool: PathBuf,
     /// How the shim is started.
     pub shim: Shim,
@@ -143,7 +145,7 @@ impl fmt::Debug for Input {
 /// What is kept of a program's output. In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Standard output kept in memory. More of it goes to a file of mode 0600 in the spool.
+    /// Standard output kept in memory. More of it goes to a file without a name, in the spool.
     pub output_max: usize,
     /// Standard output kept at all. The rest is counted, and dropped; the pipe is still drained.
     pub spill_max: u64,

@@ -139,6 +139,9 @@ impl Report {
                         ..Trail::default()
                     };
                 }
+            } else if matches!(event, Event::RunnerLost { .. }) && row.task.fence != fence {
+                // The event carries no fence of its own.
+                return Verdict::Refuse(());
             } else {
                 let event = event.clone();
                 let unfenced = longhaul_core::fault!("reports-under-the-present-fence");

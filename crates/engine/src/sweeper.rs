@@ -2,7 +2,7 @@
 //!
 //! Started by `Engine::start`. It decides nothing: it tells the core that a moment came or that a runner is dead.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use longhaul_core::{Event, Millis, RunnerId, Task, TaskId, task::QuestionState};
@@ -43,7 +43,7 @@ impl Inner {
                 break;
             }
             let swept = self.sweep(runner, &held).await;
-            let lost = self.lose(runner.id, &held, swept).await?;
+            let lost = self.lose(runner.id, &held, &swept).await?;
             if lost == 0 {
                 warn!(runner = %runner.id, "a dead runner's tasks could not be settled; trying again at the next beat");
                 return Ok(());
@@ -53,23 +53,30 @@ impl Inner {
         if settled > 0 {
             info!(runner = %runner.id, tasks = settled, "settled what a dead runner left behind");
         }
+        self.sweep(runner, &[]).await;
         self.store.forget_runner(runner.id).await
     }
 
-    async fn sweep(&self, runner: &Runner, tasks: &[TaskId]) -> bool {
+    async fn sweep(&self, runner: &Runner, tasks: &[TaskId]) -> BTreeSet<TaskId> {
         let (sweep, runner, tasks) = (Arc::clone(&self.options.sweep), runner.clone(), tasks.to_vec());
         tokio::task::spawn_blocking(move || sweep(&runner, &tasks))
             .await
-            .unwrap_or(false)
+            .unwrap_or_default()
     }
 
     /// Returns how many of the tasks the runner holds no longer.
-    async fn lose(&self, runner: RunnerId, held: &[TaskId], swept: bool) -> Result<usize, Error> {
+    async fn lose(
+        &self,
+        runner: RunnerId,
+        held: &[TaskId],
+        swept: &BTreeSet<TaskId>,
+    ) -> Result<usize, Error> {
         let mut settled = 0;
         for batch in held.chunks(self.options.recovery_parallel.max(1)) {
-            let steps = batch
-                .iter()
-                .map(|id| self.happen(*id, Event::RunnerLost { runner, swept }));
+            let steps = batch.iter().map(|id| {
+                let swept = swept.contains(id);
+                self.happen(*id, Event::RunnerLost { runner, swept })
+            });
             for committed in join_all(steps).await {
                 settled += usize::from(committed?);
             }

@@ -14,7 +14,7 @@ pub type Running = Pin<Box<dyn Future<Output = Finish> + Send>>;
 ///
 /// Promises:
 /// - `run` returns only when nothing that it started is left alive, or says so with
-///   [`Finish::Stopped`] and `confirmed: false`. A tool that returns earlier makes "stopped" a lie.
+///   [`Finish::Stopped`] or [`Finish::Lost`] and `confirmed: false`. A tool that returns earlier makes "stopped" a lie.
 /// - `run` watches [`Context::stop`] and ends soon after it resolves.
 /// - Dropping the future is a crash: whatever it started must end by itself.
 pub trait Tool: Send + Sync {
@@ -78,6 +78,11 @@ pub enum Finish {
     Parked {
         /// What to go on from.
         checkpoint: Body,
+    },
+    /// The work ended, and how was not seen: the task goes on as after a lost runner, by its rules.
+    Lost {
+        /// Nothing of it is left.
+        confirmed: bool,
     },
     /// The work was told to stop and has ended.
     Stopped {

@@ -417,6 +417,13 @@ impl Driver {
                 Finish::Errored { body } => (Event::Errored { fence, body }, true),
                 Finish::Failed(reason) => (Event::Failed { fence, reason }, true),
                 Finish::Parked { checkpoint } => (Event::Parked { fence, checkpoint }, true),
+                Finish::Lost { confirmed } => (
+                    Event::RunnerLost {
+                        runner: self.inner.options.runner.id,
+                        swept: confirmed,
+                    },
+                    confirmed,
+                ),
                 Finish::Stopped { confirmed: true } if releasing => (Event::Released { fence }, true),
                 // Something of it may live: only a sweep may let it begin again.
                 Finish::Stopped { confirmed: false } if releasing => return,

@@ -310,7 +310,10 @@ impl Command {
             Reason::Stopped => Finish::Stopped {
                 confirmed: ended.confirmed,
             },
-            Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::OutOfMemory | Reason::ShimLost => {
+            Reason::ShimLost => Finish::Lost {
+                confirmed: ended.confirmed,
+            },
+            Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::OutOfMemory => {
                 result::finish(self, &ended, &self.checker.secrets(&values))
             }
         }

@@ -3,7 +3,7 @@
 //! Called by `tasks`, `tasks list|get|result`. Without a server the engine is not started, so that nothing is run,
 //! settled or swept, and the tasks go through the same gate and the same words as over the socket.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use longhaul_engine::{Engine, Options, clock, process};
 use longhaul_gateway::{
@@ -106,7 +106,7 @@ async fn open(common: &Common) -> Result<Option<Dispatch>, Failure> {
     let options = Options::new(
         runner,
         Arc::new(move |task| references.reference(task)),
-        Arc::new(|_, _| false),
+        Arc::new(|_, _| BTreeSet::new()),
     );
     let catalog = Arc::new(Catalog::default());
     let engine = Engine::new(store, options, Arc::clone(&catalog) as _);

@@ -5,12 +5,14 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    fs::File,
     io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt, unix::net::UnixStream as Socket},
     process::Stdio,
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     net::{
@@ -20,12 +22,14 @@ use tokio::{
     process::{Child, Command},
     sync::{mpsc, watch},
     task::JoinHandle,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
     ATTEMPT, Ended, Exit, Fact, Facts, IDEMPOTENCY_KEY, Orders, RUNNER, Reason, Spec, TASK, Unstartable,
+    identity::is_subreaper,
     order::{self, Order, Report, Streams, Text, Why},
+    record::Record,
     resolve,
     streams::{self, Followed},
     sweep::{self, Registered},
@@ -34,9 +38,11 @@ use super::{
 /// How long a shim has to start its command.
 const START_MAX: Duration = Duration::from_secs(10);
 /// How much longer than the grace a shim may need to end its tree before it is taken for broken.
-const STUCK_MAX: Duration = Duration::from_secs(8);
+const STUCK_MAX: Duration = Duration::from_secs(2);
 /// How long the shim's own exit is awaited.
 const EXIT_MAX: Duration = Duration::from_secs(1);
+/// How long it takes until what could not be ended is tried again: first, and in the end.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// The most bytes of arguments and environment; the kernel's own limit is somewhat above.
 const ARGUMENTS_MAX: usize = 1 << 20;
 /// How many facts wait for a slow reader.
@@ -46,37 +52,60 @@ const ORDERS_MAX: usize = 16;
 
 pub(super) async fn start(spec: Spec) -> Result<(Facts, Orders), Unstartable> {
     check(&spec)?;
+    let program = spec.shim.program.clone();
     let broken = |source: io::Error| Unstartable::Shim {
-        program: spec.shim.program.clone(),
+        program: program.clone(),
         source,
     };
-    let Pipes { ours, theirs } = Pipes::open().map_err(broken)?;
-    let (shim, child, control) = start_shim(&spec, theirs).map_err(broken)?;
+    let (record, handle) = Record::make(&spec.spool, &spec.mark).map_err(|source| Unstartable::Spool {
+        program: spec.program.clone(),
+        spool: spec.spool.clone(),
+        source,
+    })?;
+    let started = Pipes::open(handle).and_then(|Pipes { ours, theirs }| {
+        let (registered, child, control) = start_shim(&spec, &theirs)?;
+        Ok((ours, registered, child, control))
+    });
+    let (ours, registered, child, control) = started.map_err(|error| {
+        record.remove();
+        broken(error)
+    })?;
     let mut shim = Shim {
-        registered: shim,
+        pid: registered.pid,
+        since: registered.since,
+        registered: Some(registered),
         child,
         control,
+        record,
     };
-    let pid = match timeout(START_MAX, shim.begin(&spec)).await {
-        Ok(begun) => begun.map_err(broken)?.map_err(|source| Unstartable::Refused {
+    let unstarted = match timeout(START_MAX, shim.begin(&spec)).await {
+        Ok(Ok(Ok(pid))) => return follow(spec, shim, ours, pid).map_err(broken),
+        Ok(Ok(Err(source))) => Unstartable::Refused {
             program: spec.program.clone(),
             source,
-        })?,
-        Err(_late) => {
-            // Its socket closes with it, so even a shim that outlives this ends its tree.
-            let _gone = shim.child.start_kill();
-            return Err(Unstartable::ShimSilent {
-                program: spec.shim.program.clone(),
-                after: START_MAX,
-            });
-        }
+        },
+        Ok(Err(source)) => broken(source),
+        Err(_late) => Unstartable::ShimSilent {
+            program: spec.shim.program.clone(),
+            after: START_MAX,
+        },
     };
+    // The command may run all the same.
+    if shim.end_orphans(&spec).await {
+        shim.record.remove();
+    } else {
+        tokio::spawn(async move { shim.clear(&spec).await });
+    }
+    Err(unstarted)
+}
+
+fn follow(spec: Spec, shim: Shim, ours: Ends, pid: i32) -> io::Result<(Facts, Orders)> {
     let (facts, taken) = mpsc::channel(FACTS_MAX);
     let (stop, stopped) = watch::channel(false);
     let (waiting, waits) = watch::channel(false);
     let (answers, answered) = mpsc::channel(ORDERS_MAX);
     let (input, written) = mpsc::channel(ORDERS_MAX);
-    let followed = streams::follow(&spec, ours, facts.clone(), answered, written).map_err(broken)?;
+    let followed = streams::follow(&spec, ours, facts.clone(), answered, written)?;
     let keeper = Keeper {
         spec,
         shim,
@@ -207,7 +236,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn open() -> io::Result<Pipes> {
+    fn open(record: File) -> io::Result<Pipes> {
         let (input_read, input) = io::pipe()?;
         let (output, output_write) = io::pipe()?;
         let (errors, errors_write) = io::pipe()?;
@@ -223,6 +252,7 @@ impl Pipes {
             input: input_read.into(),
             output: output_write.into(),
             errors: errors_write.into(),
+            record: record.into(),
         };
         Ok(Pipes { ours, theirs })
     }
@@ -233,7 +263,7 @@ fn stream(socket: Socket) -> io::Result<UnixStream> {
     UnixStream::from_std(socket)
 }
 
-fn start_shim(spec: &Spec, streams: Streams) -> io::Result<(Registered, Child, Control)> {
+fn start_shim(spec: &Spec, streams: &Streams) -> io::Result<(Registered, Child, Control)> {
     let (ours, theirs) = Socket::pair()?;
     #[expect(
         clippy::disallowed_methods,
@@ -246,6 +276,7 @@ fn start_shim(spec: &Spec, streams: Streams) -> io::Result<(Registered, Child, C
         .envs([
             (TASK, spec.mark.as_str()),
             (RUNNER, spec.runner.as_str()),
+            (ATTEMPT, spec.attempt.to_string().as_str()),
             (sweep::SHIM, "1"),
         ])
         .current_dir("/")
@@ -259,7 +290,7 @@ fn start_shim(spec: &Spec, streams: Streams) -> io::Result<(Registered, Child, C
     })?;
     // The command still holds the shim's end; without this a dead shim's socket would stay open.
     drop(command);
-    order::send_streams(&ours, &streams)?;
+    order::send_streams(&ours, streams)?;
     let (reports, orders) = stream(ours)?.into_split();
     Ok((
         registered,
@@ -277,9 +308,14 @@ struct Control {
 }
 
 struct Shim {
-    registered: Registered,
+    /// Until it is reaped.
+    registered: Option<Registered>,
+    pid: i32,
+    /// When it started, in clock ticks since the boot.
+    since: u64,
     child: Child,
     control: Control,
+    record: Record,
 }
 
 impl Shim {
@@ -305,6 +341,34 @@ impl Shim {
     async fn stop(&mut self) {
         // A shim that is gone shows itself by its socket's end.
         let _gone = self.control.orders.write_all(&[order::STOP]).await;
+        // A frozen one could not obey.
+        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            let _gone = kill_process(pid, Signal::CONT);
+        }
+    }
+
+    /// Ends the shim, if it lives, and then its tree. True when nothing is left.
+    async fn end_orphans(&mut self, spec: &Spec) -> bool {
+        let _gone = self.child.start_kill();
+        let _status = self.child.wait().await;
+        self.registered = None;
+        sweep::orphans(self.pid, self.since, &spec.mark, spec.attempt).await
+    }
+
+    /// Sees to what could not be ended yet, for as long as it takes.
+    async fn clear(&mut self, spec: &Spec) {
+        // A shim that could not confirm goes on trying.
+        let _status = self.child.wait().await;
+        let (mut pause, longest) = AGAIN;
+        while !self.record.is_gone() && !self.end_orphans(spec).await {
+            if !is_subreaper() {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+        self.record.remove();
     }
 }
 
@@ -336,7 +400,7 @@ impl Keeper {
                 None,
                 self.reason.unwrap_or(Reason::ShimLost),
                 0,
-                self.end_orphans().await,
+                self.lost().await,
             ),
         };
         let Followed {
@@ -355,6 +419,7 @@ impl Keeper {
         if confirmed {
             // It exits as soon as it has reported; the end is told after that, so that it is not seen either.
             let _late = timeout(EXIT_MAX, self.shim.child.wait()).await;
+            self.shim.record.remove();
         }
         let ended = Ended {
             exit,
@@ -368,8 +433,11 @@ impl Keeper {
         // Nobody reads the end of a program whose facts were dropped.
         let _dropped = self.facts.send(Fact::Ended(Box::new(ended))).await;
         drop(self.facts);
-        // A shim that could not confirm goes on trying; it is reaped when it has succeeded.
-        let _status = self.shim.child.wait().await;
+        if confirmed {
+            let _status = self.shim.child.wait().await;
+        } else {
+            self.shim.clear(&self.spec).await;
+        }
     }
 
     /// Until the shim reports the end; `None` when it is lost.
@@ -421,11 +489,9 @@ impl Keeper {
         }
     }
 
-    async fn end_orphans(&mut self) -> bool {
+    async fn lost(&mut self) -> bool {
         tracing::warn!("a shim was lost; its processes are ended by this one");
-        let _gone = self.shim.child.start_kill();
-        let _status = self.shim.child.wait().await;
-        sweep::orphans(self.shim.registered.pid, &self.spec.mark).await
+        self.shim.end_orphans(&self.spec).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the gateway tells a shim and what the shim tells back, on the socket between them.
 //!
 //! Called by the keeper and the shim; both are the same binary, so the format needs no version. The gateway sends
-//! the command's four descriptors with one byte, then one length-prefixed [`Order`], then at most one [`STOP`].
+//! the command's four descriptors and the attempt's record with one byte, then one length-prefixed [`Order`], then at most one [`STOP`].
 //! The shim answers with [`Report`]s, one JSON line each. It never carries the command's data.
 
 use std::{
@@ -64,12 +64,13 @@ impl From<Text> for OsString {
     }
 }
 
-/// The command's ends of its pipes.
+/// The command's ends of its pipes, and the attempt's record, which stays with the shim.
 pub(super) struct Streams {
     pub(super) descriptor: OwnedFd,
     pub(super) input: OwnedFd,
     pub(super) output: OwnedFd,
     pub(super) errors: OwnedFd,
+    pub(super) record: OwnedFd,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,9 +121,10 @@ pub(super) fn send_streams(socket: impl AsFd, streams: &Streams) -> io::Result<(
         &streams.input,
         &streams.output,
         &streams.errors,
+        &streams.record,
     ]
     .map(AsFd::as_fd);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     sendmsg(socket, &[IoSlice::new(b"F")], &mut control, SendFlags::empty())?;
@@ -131,7 +133,7 @@ pub(super) fn send_streams(socket: impl AsFd, streams: &Streams) -> io::Result<(
 
 pub(super) fn receive_streams(socket: BorrowedFd<'_>) -> io::Result<Streams> {
     let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     recvmsg(
         socket,
@@ -156,6 +158,7 @@ pub(super) fn receive_streams(socket: BorrowedFd<'_>) -> io::Result<Streams> {
         input: next()?,
         output: next()?,
         errors: next()?,
+        record: next()?,
     })
 }
 

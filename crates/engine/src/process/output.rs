@@ -3,11 +3,7 @@
 //! Called by the keeper for each chunk that it reads. It never interprets bytes and never holds more than the
 //! limits say, whatever the program writes.
 
-use std::{
-    collections::VecDeque,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::VecDeque, fs, io, path::PathBuf};
 
 use tokio::{fs::File, io::AsyncWriteExt};
 
@@ -24,24 +20,16 @@ pub struct Output {
     pub dropped: u64,
 }
 
-/// A file in the spool, mode 0600. It is deleted when this is dropped.
+/// A file without a name: its space is free as soon as no process has it open, however that process ended.
 #[derive(Debug)]
 pub struct Spill {
-    path: PathBuf,
+    file: fs::File,
 }
 
 impl Spill {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Spill {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::warn!(%error, "cannot delete a spool file");
-        }
+    /// The file, open for reading and writing. Its offset is at the end of what was written.
+    pub fn file(&self) -> &fs::File {
+        &self.file
     }
 }
 
@@ -102,14 +90,14 @@ impl Collector {
             Some(file) => file,
             None => {
                 let mut file = File::options()
+                    .read(true)
                     .write(true)
                     .create_new(true)
                     .mode(0o600)
                     .open(&self.path)
                     .await?;
-                self.output.spilled = Some(Spill {
-                    path: self.path.clone(),
-                });
+                // Before anything is written: no kill leaves a tool's output on the disk.
+                tokio::fs::remove_file(&self.path).await?;
                 let before = self.output.bytes.len() - room;
                 file.write_all(&self.output.bytes[..before]).await?;
                 self.file.insert(file)
@@ -119,10 +107,13 @@ impl Collector {
     }
 
     pub(super) async fn finish(mut self) -> Output {
-        if let Some(mut file) = self.file.take()
-            && let Err(error) = file.flush().await
-        {
-            tracing::warn!(%error, "cannot write to the spool; output is cut off");
+        if let Some(mut file) = self.file.take() {
+            if let Err(error) = file.flush().await {
+                tracing::warn!(%error, "cannot write to the spool; output is cut off");
+            }
+            self.output.spilled = Some(Spill {
+                file: file.into_std().await,
+            });
         }
         self.output
     }

@@ -77,6 +77,17 @@ pub enum Unstartable {
         #[source]
         source: io::Error,
     },
+    /// The attempt's record could not be written, as on a full disk.
+    #[error("start `{}`: cannot write to `{}`", program.display(), spool.display())]
+    Spool {
+        /// The program.
+        program: PathBuf,
+        /// The directory.
+        spool: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The shim could not be started or fed.
     #[error("start the shim `{}`", program.display())]
     Shim {

@@ -14,6 +14,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
+    fs::File,
     io::{self, Write},
     os::{
         fd::{AsFd, AsRawFd},
@@ -32,6 +33,7 @@ use rustix::{
 use super::{
     DESCRIPTOR,
     order::{self, Exit, Order, Report, Streams, Why},
+    record,
     tree::{self, Entry},
 };
 
@@ -72,12 +74,14 @@ fn serve() -> io::Result<()> {
     )?;
     let streams = order::receive_streams(io::stdin().as_fd())?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let order = order::receive(&socket)?;
+    let record = File::from(streams.record.try_clone()?);
+    let order = order::receive(&socket).inspect_err(|_| record::set_gone(&record))?;
     let grace = Duration::from_millis(order.grace_ms);
     let memory_max = order.memory_max;
     let main = match spawn(order, streams) {
         Ok(pid) => pid,
         Err(error) => {
+            record::set_gone(&record);
             return tell(
                 &mut socket,
                 &Report::Refused {
@@ -88,21 +92,24 @@ fn serve() -> io::Result<()> {
     };
     // Not before: the command would inherit the mask, and TERM would not end it.
     let signals = signals::Signals::open()?;
-    tell(&mut socket, &Report::Started { pid: main })?;
+    // A gateway that is gone by now shows itself by its socket's end.
+    let _gone = tell(&mut socket, &Report::Started { pid: main });
     let mut shim = Shim {
         socket,
         signals,
+        record,
         main,
         exit: None,
     };
-    let (why, grace) = shim.watch(memory_max, grace)?;
+    // A shim that cannot wait any more must not leave its tree behind.
+    let (why, grace) = shim.watch(memory_max, grace).unwrap_or((Why::Ordered, grace));
     shim.end(why, grace);
     Ok(())
 }
 
 #[cfg(target_os = "linux")]
 fn become_subreaper() -> io::Result<()> {
-    super::become_subreaper()
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -159,6 +166,7 @@ fn spawn(order: Order, streams: Streams) -> io::Result<i32> {
 struct Shim {
     socket: UnixStream,
     signals: signals::Signals,
+    record: File,
     main: i32,
     exit: Option<Exit>,
 }
@@ -215,6 +223,9 @@ impl Shim {
             if self.signals.stop_asked() {
                 kill_at = kill_at.min(now());
             }
+        }
+        if cfg!(target_os = "linux") {
+            record::set_gone(&self.record);
         }
         if !reported {
             self.report(why, leaked, cfg!(target_os = "linux"));

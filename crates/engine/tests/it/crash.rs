@@ -1,5 +1,7 @@
 //! What becomes of work whose process is gone, or is held for gone.
 
+use std::sync::{Arc, Mutex};
+
 use longhaul_core::{Body, Event, Outcome, Phase, Reason, Run, Stop, task::OnCrash};
 use longhaul_engine::tool::Finish;
 
@@ -8,6 +10,7 @@ use crate::support::*;
 on_each_store!(
     after_a_crash_the_first_read_is_honest_and_nothing_ran_twice,
     a_crash_reruns_what_may_run_again,
+    an_end_that_nobody_saw_follows_the_rules_of_a_crash,
     what_waited_in_the_queue_is_run_by_the_next_process,
     relayed_work_is_followed_again_and_not_begun_again,
     a_cancel_whose_runner_died_is_settled_by_the_next,
@@ -59,6 +62,69 @@ async fn work_that_nobody_could_look_for_is_unknown() {
     rig.crash(engine).await;
     let next = rig.engine(Toolbox::default()).await;
     assert_eq!(row(&next, id).await.task.stop, Stop::Unknown);
+}
+
+#[tokio::test]
+async fn only_the_work_that_a_sweep_confirms_is_stopped() {
+    let rig = Rig::memory();
+    let stage = Stage::new();
+    let engine = rig.engine(long_work(&stage)).await;
+    let gone = call(&engine, "work").await;
+    stage.began(1).await;
+    let unsure = call(&engine, "work").await;
+    stage.began(2).await;
+    rig.crash(engine).await;
+    let next = rig.idle(Toolbox::default(), |options| {
+        options.sweep =
+            Arc::new(move |_, tasks| tasks.iter().copied().filter(|task| *task == gone).collect());
+    });
+    next.start().await.unwrap();
+    assert_eq!(row(&next, gone).await.task.stop, Stop::Stopped);
+    assert_eq!(row(&next, unsure).await.task.stop, Stop::Unknown);
+}
+
+#[tokio::test]
+async fn a_runner_that_is_settled_is_swept_a_last_time_without_tasks() {
+    let rig = Rig::memory();
+    let engine = rig.engine(Toolbox::default()).await;
+    let dead = engine.runner();
+    rig.crash(engine).await;
+    let last = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&last);
+    let next = rig.idle(Toolbox::default(), |options| {
+        options.sweep = Arc::new(move |runner, tasks| {
+            *seen.lock().unwrap() = Some((runner.id, tasks.len()));
+            Default::default()
+        });
+    });
+    next.start().await.unwrap();
+    assert_eq!(*last.lock().unwrap(), Some((dead, 0)));
+}
+
+async fn an_end_that_nobody_saw_follows_the_rules_of_a_crash(rig: Rig) {
+    let stage = Stage::new();
+    let seen = stage.clone();
+    let engine = rig
+        .engine(Toolbox::one("work", move |call, _| {
+            let seen = seen.clone();
+            async move {
+                seen.enter(&call);
+                Finish::Lost {
+                    confirmed: call.attempt == 1,
+                }
+            }
+        }))
+        .await;
+    let once = call(&engine, "work").await;
+    let row = finished(&engine, once).await;
+    assert_eq!((&row.task.phase, row.task.stop), (&INTERRUPTED, Stop::Stopped));
+    assert_eq!(stage.count(), 1);
+
+    // The second attempt is not confirmed, and its starts are spent.
+    let again = call_with(&engine, "work", rerun(2), |_| {}).await;
+    let row = finished(&engine, again).await;
+    assert_eq!((&row.task.phase, row.task.stop), (&INTERRUPTED, Stop::Unknown));
+    assert_eq!(stage.count(), 3);
 }
 
 async fn a_crash_reruns_what_may_run_again(rig: Rig) {

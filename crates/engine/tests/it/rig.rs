@@ -1,9 +1,9 @@
 //! Programs that the tests of `process` need beside themselves: the shim, and a gateway that can be killed.
 //!
 //! Started by `tests/it/process.rs` only. `engine-rig shim` is the shim. `engine-rig gateway DIR SCRIPT MARK GRACE_MS`
-//! is a gateway that runs one script: it prints `started PID`, stops the script when its standard
-//! input ends, and prints `ended …` with the facts. `engine-rig ask` is a command that asks on the descriptor and
-//! prints the answer.
+//! is a gateway that runs one script: it prints `started PID`, stops the script when its standard input ends, and
+//! prints `ended …` with the facts; `plain-gateway` is the same and no subreaper. `engine-rig ask` is a command
+//! that asks on the descriptor and prints the answer.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -19,7 +19,11 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("shim") => process::shim::main(),
-        Some("gateway") => gateway(arguments.collect()),
+        Some("gateway") => {
+            process::become_subreaper().expect("become a subreaper");
+            gateway(arguments.collect())
+        }
+        Some("plain-gateway") => gateway(arguments.collect()),
         Some("ask") => ask(),
         Some(_) | None => ExitCode::from(2),
     }
@@ -38,7 +42,6 @@ fn ask() -> ExitCode {
 
 fn gateway(arguments: Vec<String>) -> ExitCode {
     let [directory, script, mark, grace_ms] = <[String; 4]>::try_from(arguments).expect("four arguments");
-    process::become_subreaper().expect("become a subreaper");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -55,6 +58,8 @@ fn gateway(arguments: Vec<String>) -> ExitCode {
 }
 
 async fn run(directory: PathBuf, script: String, mark: String, grace_ms: u64) {
+    let spool = directory.join("spool");
+    std::fs::create_dir(&spool).expect("a spool");
     let spec = Spec {
         program: "/bin/sh".into(),
         argv: vec!["sh".into(), "-c".into(), script.into()],
@@ -71,7 +76,7 @@ async fn run(directory: PathBuf, script: String, mark: String, grace_ms: u64) {
         mark,
         attempt: 1,
         idempotency_key: None,
-        spool: directory,
+        spool,
         shim: Shim {
             program: std::env::current_exe().expect("own path"),
             args: vec!["shim".into()],

@@ -118,7 +118,7 @@ impl Rig {
         let mut options = Options::new(
             runner,
             Arc::new(|id| format!("ref-{id}")),
-            Arc::new(move |_, _| swept),
+            Arc::new(move |_, tasks| tasks.iter().copied().filter(|_| swept).collect()),
         );
         options.claim_interval = Duration::from_millis(20);
         options.sweep_interval = Duration::from_millis(10);

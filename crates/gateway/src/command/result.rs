@@ -78,7 +78,7 @@ fn how(command: &Command, ended: &Ended) -> String {
             format!("`{program}` used more than {limit} of memory (`memory_max`); it was killed.")
         }
         Reason::Stopped => format!("`{program}` was stopped."),
-        Reason::ShimLost => format!("`{program}` was ended, because the process that watched it was killed."),
+        Reason::ShimLost => format!("`{program}` was lost: the process that watched it was killed."),
         Reason::Exited => match ended.exit {
             Some(Exit::Code(code)) => format!("`{program}` exited with code {code}."),
             Some(Exit::Signal(signal)) => format!("`{program}` was ended by signal {}.", signal_name(signal)),
@@ -171,7 +171,7 @@ pub(super) fn text_block(command: &Command, output: &Output, room: u64) -> Json 
 /// The last bytes that were kept.
 fn end_of(output: &Output, bytes: usize) -> Vec<u8> {
     let spilled = || {
-        let mut file = std::fs::File::open(output.spilled.as_ref()?.path()).ok()?;
+        let mut file = output.spilled.as_ref()?.file();
         let start = file.metadata().ok()?.len().saturating_sub(bytes as u64);
         file.seek(SeekFrom::Start(start)).ok()?;
         let mut end = Vec::new();
@@ -331,6 +331,7 @@ fn as_error(finish: Finish) -> Finish {
         | Finish::Errored { .. }
         | Finish::Failed(_)
         | Finish::Parked { .. }
+        | Finish::Lost { .. }
         | Finish::Stopped { .. } => finish,
     }
 }

@@ -72,7 +72,11 @@ impl Rig {
             pid: std::process::id(),
             pid_start: 0,
         };
-        let mut options = Options::new(runner, Arc::new(|id| id.to_string()), Arc::new(|_, _| true));
+        let mut options = Options::new(
+            runner,
+            Arc::new(|id| id.to_string()),
+            Arc::new(|_, tasks| tasks.iter().copied().collect()),
+        );
         options.claim_interval = Duration::from_millis(20);
         options.sweep_interval = Duration::from_millis(20);
         options.watch_interval = Duration::from_millis(20);
@@ -461,6 +465,24 @@ async fn other_ends_are_told_apart() {
     );
     let rig = Rig::new(&script("exit 3", "success_exit_codes = [0, 3]")).await;
     assert_eq!(rig.text("t", json!({})).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_whose_end_was_not_seen_is_interrupted_or_run_again() {
+    let lost = "[ $LONGHAUL_ATTEMPT = 2 ] && exec printf again; kill -9 $PPID; sleep 60";
+    let rig = Rig::new(&script(lost, "")).await;
+    let id = rig.call("t", json!({})).await;
+    let row = rig.until(id, |row| !row.task.is_open()).await;
+    // This process is no subreaper: nobody can tell whether a child of it hid.
+    assert_eq!(
+        (row.task.phase, row.task.stop),
+        (
+            Phase::Finished(Outcome::Failed(longhaul_core::Reason::Interrupted)),
+            Stop::Unknown
+        )
+    );
+    let rig = Rig::new(&script(lost, "on_crash = \"rerun\"")).await;
+    assert_eq!(rig.text("t", json!({})).await, "again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -272,7 +272,11 @@ fn options() -> Options {
         pid: 1,
         pid_start: 1,
     };
-    Options::new(runner, Arc::new(|task| task.to_string()), Arc::new(|_, _| true))
+    Options::new(
+        runner,
+        Arc::new(|task| task.to_string()),
+        Arc::new(|_, tasks| tasks.iter().copied().collect()),
+    )
 }
 
 fn catalog(open: &watch::Sender<bool>) -> Catalog {

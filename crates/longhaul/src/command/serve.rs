@@ -3,6 +3,7 @@
 //! The one place where store, engine and gateway meet. It decides nothing about tasks.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs,
     io::{self, IsTerminal},
@@ -12,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use longhaul_core::TaskId;
 use longhaul_engine::{
     Engine, Options, clock,
     process::{self, Identity, Shim},
@@ -46,6 +48,8 @@ use crate::{
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// After how long without its database a server stops all its work, where others may take it over.
 const FENCE_AFTER: Duration = Duration::from_secs(15);
+/// The directory in which every runner has its spool.
+const SPOOLS: &str = "spool";
 /// How many days of logs are kept.
 const LOG_DAYS: usize = 7;
 /// The log filter when `LONGHAUL_LOG` is not set.
@@ -117,10 +121,12 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     };
     let catalog = Arc::new(catalog(&config, &state, &runner)?);
     let references = keys.clone();
+    let spools = state.dir.join(SPOOLS);
+    let spool = spools.join(runner.id.to_string());
     let mut options = Options::new(
         runner,
         Arc::new(move |task| references.reference(task)),
-        Arc::new(sweep),
+        Arc::new(move |dead, tasks| sweep(&spools, dead, tasks)),
     );
     let shared = !matches!(config.store.url.as_str(), "memory" | "sqlite");
     // Where runners are on several machines, death is told by a clock.
@@ -145,7 +151,12 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     };
     let server = Server::bind(setup).await.map_err(unbound)?;
     announce(&server, &state, &catalog, &flags, as_json);
-    run(engine, server, Duration::from_millis(config.server.drain.0)).await
+    let ended = run(engine, server, Duration::from_millis(config.server.drain.0)).await;
+    if ended.is_ok() {
+        // One that still holds a record is of work that could not be ended.
+        let _kept = fs::remove_dir(spool);
+    }
+    ended
 }
 
 /// Serves and waits for the end.
@@ -284,7 +295,9 @@ fn begin_log(dir: &Path, background: bool) -> Result<tracing_appender::non_block
 }
 
 fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, Failure> {
-    let spool = state.dir.join("spool");
+    let spools = state.dir.join(SPOOLS);
+    directory(&spools)?;
+    let spool = spools.join(runner.id.to_string());
     directory(&spool)?;
     let own = std::env::current_exe().map_err(|error| fault("find this program's file", &error))?;
     let host = Arc::new(Host {
@@ -323,10 +336,18 @@ fn environment(own: &Path) -> Vec<(OsString, OsString)> {
     variables
 }
 
-/// Ends what a dead runner's tasks left behind; called on a thread that may block.
-fn sweep(dead: &Runner, _: &[longhaul_core::TaskId]) -> bool {
+/// Ends what a dead runner's tasks left behind, and says of which nothing is left; called on a thread that may
+/// block. Without a task the runner is settled, and its spool goes.
+fn sweep(spools: &Path, dead: &Runner, tasks: &[TaskId]) -> BTreeSet<TaskId> {
+    let spool = spools.join(dead.id.to_string());
+    if tasks.is_empty() {
+        if let Err(error) = process::forget(&spool) {
+            tracing::warn!(%error, "cannot delete the spool of a dead runner");
+        }
+        return BTreeSet::new();
+    }
     let Ok(pid) = i32::try_from(dead.pid) else {
-        return false;
+        return BTreeSet::new();
     };
     let identity = Identity {
         boot: dead.boot.clone(),
@@ -334,15 +355,17 @@ fn sweep(dead: &Runner, _: &[longhaul_core::TaskId]) -> bool {
         started: dead.pid_start,
     };
     let runtime = tokio::runtime::Handle::current();
-    let swept = runtime.block_on(process::sweep(&dead.id.to_string(), &identity));
-    if swept.ended > 0 || swept.left > 0 {
-        tracing::info!(
-            ended = swept.ended,
-            left = swept.left,
-            "swept what a dead runner left behind"
-        );
+    let swept = runtime.block_on(process::sweep(&spool, &dead.id.to_string(), &identity));
+    let confirmed: BTreeSet<TaskId> = tasks
+        .iter()
+        .copied()
+        .filter(|task| swept.confirms(&task.to_string()))
+        .collect();
+    let (ended, left, unsure) = (swept.ended, swept.left, tasks.len() - confirmed.len());
+    if ended > 0 || left > 0 || unsure > 0 {
+        tracing::info!(ended, left, unsure, "swept what a dead runner left behind");
     }
-    swept.confirmed
+    confirmed
 }
 
 /// Says where the server is: to a person, or as one line of JSON to a program. The link is a secret, so it goes
