@@ -303,7 +303,7 @@ pub struct Orders {
 pub struct Gone;
 
 impl Orders {
-    /// The program's process id.
+    /// The program's process id; 0 when its shim was killed before it could tell.
     pub fn pid(&self) -> i32 {
         self.pid
     }

@@ -90,12 +90,13 @@ pub(super) async fn start(spec: Spec) -> Result<(Facts, Orders), Unstartable> {
             after: START_MAX,
         },
     };
-    // The command may run all the same.
-    if shim.end_orphans(&spec).await {
-        shim.record.remove();
-    } else {
-        tokio::spawn(async move { shim.clear(&spec).await });
+    let _gone = shim.child.start_kill();
+    let _status = shim.child.wait().await;
+    if shim.record.has_begun() && !shim.record.is_gone() {
+        // It was lost before it could say so: an attempt like another, whose end is told next.
+        return follow(spec, shim, ours, 0).map_err(broken);
     }
+    shim.record.remove();
     Err(unstarted)
 }
 

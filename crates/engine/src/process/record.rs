@@ -1,8 +1,9 @@
 //! What is still known of an attempt when both the gateway and its shim were killed.
 //!
 //! One small file for each attempt, in the runner's spool. The keeper makes it before the shim starts and removes
-//! it when nothing of the attempt is left; the shim marks it when its tree is empty; the sweep of a later process
-//! reads it. So an attempt without a file never began or is over, and one whose file has no mark may still live.
+//! it when nothing of the attempt is left; the shim adds to it before it starts the command and when its tree is
+//! empty; the sweep of a later process reads it. So an attempt without a file never began or is over, and one that
+//! began and is not gone may still live.
 //! Nothing is synced: after a loss of power no process is left to be told of.
 
 use std::{
@@ -14,6 +15,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+/// What the shim adds before it starts the command.
+const BEGUN: &[u8] = b"begun\n";
 /// What the shim adds when nothing is left.
 const GONE: &[u8] = b"gone\n";
 /// How the file's name ends.
@@ -56,10 +59,23 @@ impl Record {
         let _closed = fs::remove_file(&self.path);
     }
 
+    /// The shim started the command, or was about to; also when the file cannot be read.
+    pub(super) fn has_begun(&self) -> bool {
+        fs::read(&self.path).map_or(true, |text| text.ends_with(BEGUN) || text.ends_with(GONE))
+    }
+
     /// The shim found its tree empty.
     pub(super) fn is_gone(&self) -> bool {
         fs::read(&self.path).is_ok_and(|text| text.ends_with(GONE))
     }
+}
+
+/// The shim's word that it starts the command next.
+///
+/// # Errors
+/// When it cannot be written, as on a full disk: then nothing may be started.
+pub(super) fn set_begun(mut record: &File) -> io::Result<()> {
+    record.write_all(BEGUN)
 }
 
 /// The shim's word that nothing is left.
@@ -108,8 +124,7 @@ pub(super) fn unsure(closed: &Path) -> io::Result<BTreeSet<String>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        // It is written before the shim starts, so an empty one is of an attempt that never began.
-        if text.is_empty() || text.ends_with(GONE) {
+        if !text.ends_with(BEGUN) {
             continue;
         }
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -78,7 +78,7 @@ fn serve() -> io::Result<()> {
     let order = order::receive(&socket).inspect_err(|_| record::set_gone(&record))?;
     let grace = Duration::from_millis(order.grace_ms);
     let memory_max = order.memory_max;
-    let main = match spawn(order, streams) {
+    let main = match record::set_begun(&record).and_then(|()| spawn(order, streams)) {
         Ok(pid) => pid,
         Err(error) => {
             record::set_gone(&record);
