@@ -278,7 +278,7 @@ impl Reason {
             Reason::NoAnswer => "no_answer",
             Reason::NobodyToAnswer => "no_one_to_answer",
             Reason::Shutdown => "shutdown",
-            Reason::UpstreamLost => "upstream_lost",
+            Reason::UpstreamLost => "upstream_tasks_lost",
         }
     }
 }

@@ -250,13 +250,13 @@ impl Dispatch {
     }
 
     /// Changes a task for `owner` as `make` proposes, when the gate allows it on the locked snapshot. `make` looks
-    /// at that snapshot too: what it saw before may have changed.
+    /// at that snapshot and its time too: what its caller saw before may have changed.
     async fn change(
         &self,
         owner: &Owner,
         action: Action,
         task: TaskId,
-        make: impl Fn(&Row) -> Option<Proposal> + Send + 'static,
+        make: impl Fn(&Row, Millis) -> Option<Proposal> + Send + 'static,
     ) -> Result<(), RpcError> {
         let changed = self.try_change(owner, action, task, make).await;
         changed.map_err(|error| store_reply(&error))
@@ -267,7 +267,7 @@ impl Dispatch {
         owner: &Owner,
         action: Action,
         task: TaskId,
-        make: impl Fn(&Row) -> Option<Proposal> + Send + 'static,
+        make: impl Fn(&Row, Millis) -> Option<Proposal> + Send + 'static,
     ) -> Result<(), StoreError> {
         let owner = owner.clone();
         let judge = move |snapshot: &Snapshot| {
@@ -275,7 +275,7 @@ impl Dispatch {
                 return Verdict::Refuse(());
             };
             let permit = gate::judge(&View::of_task(action, &owner, Some(&row.owner)));
-            match (permit, make(row)) {
+            match (permit, make(row, snapshot.now)) {
                 (Ok(permit), Some(proposal)) => apply(permit, proposal),
                 (Ok(_), None) | (Err(_), Some(_) | None) => Verdict::Refuse(()),
             }

@@ -3,7 +3,7 @@
 //! `command` makes questions through `outbound`; `dispatch` shows them and checks answers. Pure.
 
 use longhaul_core::{
-    Body,
+    Body, Millis,
     event::Answer,
     task::{Question, QuestionState, Reader},
 };
@@ -80,11 +80,11 @@ impl Stored {
     }
 }
 
-/// Whether an open question is still open in this state of its task.
-pub fn still_open(task: &longhaul_core::Task, key: longhaul_core::QuestionKey) -> bool {
-    task.questions
-        .iter()
-        .any(|question| question.key == key && matches!(question.state, QuestionState::Open { .. }))
+/// Whether an open question can still be answered at `now`: it is open, and its deadline has not passed.
+pub fn still_open(task: &longhaul_core::Task, key: longhaul_core::QuestionKey, now: Millis) -> bool {
+    task.questions.iter().any(|question| {
+        question.key == key && matches!(question.state, QuestionState::Open { until } if now < until)
+    })
 }
 
 /// An answer that does not fit its question.

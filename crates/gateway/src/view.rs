@@ -131,7 +131,11 @@ pub fn task(row: &Row, now: Millis, keys: &Keys, poll: Poll) -> TaskView {
         updated_at: row.updated_at,
         ttl_ms: Some(row.task.expires_at.since(row.created_at).0.max(1)),
         poll_ms: Some(poll.hint(row, now).0),
-        status_message: note.message.clone().or_else(|| asks_elsewhere.then(waits)),
+        status_message: if asks_elsewhere {
+            Some(waits())
+        } else {
+            note.message.clone()
+        },
         progress: progress(&note),
         metadata: context.metadata,
     }

@@ -206,7 +206,7 @@ fn the_words_of_events_stay() {
                 reason: Some(Reason::UpstreamLost),
             },
             "failed",
-            "upstream_lost",
+            "upstream_tasks_lost",
         ),
         (Event::CancelRequested, "cancel_requested", ""),
         (

@@ -4,9 +4,7 @@
 //! their short names; neither row ids nor sealed ids appear. Members are only ever added: a reader ignores what
 //! it does not know.
 
-use longhaul_core::{
-    Millis, Outcome as Ended, Phase, Reason, Run, Stop as Stopping, Task as Machine, task::CancelledBy,
-};
+use longhaul_core::{Millis, Outcome as Ended, Phase, Reason, Run, Stop as Stopping, Task as Machine};
 use longhaul_store::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -42,7 +40,7 @@ pub struct Filter {
 pub struct Tasks {
     /// The tasks.
     pub tasks: Vec<Task>,
-    /// Pass as [`Filter::before`] for the next page; absent on the last one.
+    /// Pass as [`Filter::before`] for the next page, which may turn out empty; absent when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -223,8 +221,8 @@ pub struct Outcome {
     /// A JSON-RPC error object, when the call ended in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<RawValue>>,
-    /// Why Longhaul itself ended it: `interrupted`, `expired`, `no_answer`, `nobody_to_answer`, `shutdown`,
-    /// `upstream_lost`; or who cancelled it: `owner`, `operator`, `session`, `loop`, `approval`.
+    /// Why Longhaul itself ended it: `interrupted`, `expired`, `no_answer`, `no_one_to_answer`, `shutdown`,
+    /// `upstream_tasks_lost`; or who cancelled it: `owner`, `operator`, `session`, `loop`, `approval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -430,20 +428,7 @@ pub fn reason(phase: &Phase) -> Option<&'static str> {
     match phase {
         Phase::Working | Phase::Asking => None,
         Phase::Finished(Ended::Returned { .. } | Ended::Errored { .. }) => None,
-        Phase::Finished(Ended::Cancelled { by }) => Some(match by {
-            CancelledBy::Owner => "owner",
-            CancelledBy::Operator => "operator",
-            CancelledBy::Session => "session",
-            CancelledBy::Loop => "loop",
-            CancelledBy::Approval => "approval",
-        }),
-        Phase::Finished(Ended::Failed(reason)) => Some(match reason {
-            Reason::Interrupted => "interrupted",
-            Reason::Expired => "expired",
-            Reason::NoAnswer => "no_answer",
-            Reason::NobodyToAnswer => "nobody_to_answer",
-            Reason::Shutdown => "shutdown",
-            Reason::UpstreamLost => "upstream_lost",
-        }),
+        Phase::Finished(Ended::Cancelled { by }) => Some(by.name()),
+        Phase::Finished(Ended::Failed(reason)) => Some(reason.name()),
     }
 }

@@ -3,7 +3,7 @@
 //! Every way to answer ends here: `tasks/update`, the next round of a call, the page and the command line.
 
 use longhaul_core::{
-    QuestionKey, Task, TaskId,
+    Millis, QuestionKey, Task, TaskId,
     event::{Answer, Event},
     task::Reader,
 };
@@ -40,13 +40,16 @@ impl Dispatch {
         Ok(any)
     }
 
-    /// Applies answers to open questions, all or none.
+    /// Applies answers to open questions, all or none. Those whose deadline has passed change nothing.
+    ///
+    /// # Errors
+    /// The first answer that does not fit. Nothing was applied, except that the misfits were counted.
     pub(super) async fn settle(
         &self,
         caller: &Caller,
         row: &Row,
         answers: Vec<(QuestionKey, Stored, Response)>,
-    ) -> Result<(), RpcError> {
+    ) -> Result<(), Unsettled> {
         let mut events = Vec::new();
         let mut misfits = Vec::new();
         for (key, stored, response) in answers {
@@ -56,18 +59,18 @@ impl Dispatch {
             }
         }
         if misfits.is_empty() {
-            let make = move |row: &Row| {
-                let open = events.iter().filter(|(key, _)| still_open(&row.task, *key));
+            let make = move |row: &Row, now: Millis| {
+                let open = events.iter().filter(|(key, _)| still_open(&row.task, *key, now));
                 proposed(
                     "owner",
                     open.map(|(key, answer)| answered(*key, answer.clone())).collect(),
                 )
             };
-            return self.change(&caller.owner, Action::Update, row.id, make).await;
+            return Ok(self.change(&caller.owner, Action::Update, row.id, make).await?);
         }
         let keys: Vec<QuestionKey> = misfits.iter().map(|(key, _, _)| *key).collect();
-        let make = move |row: &Row| {
-            let open = keys.iter().filter(|key| still_open(&row.task, **key));
+        let make = move |row: &Row, now: Millis| {
+            let open = keys.iter().filter(|key| still_open(&row.task, **key, now));
             proposed(
                 "owner",
                 open.map(|key| Event::Misfit {
@@ -78,16 +81,15 @@ impl Dispatch {
             )
         };
         self.change(&caller.owner, Action::Update, row.id, make).await?;
-        let (_, key, misfit) = &misfits[0];
-        let last = row.task.questions.iter().any(|asked| {
-            asked.misfits + 1 >= MISFITS_MAX && misfits.iter().any(|(key, _, _)| *key == asked.key)
-        });
-        Err(misfit_reply(key, misfit, last))
+        let (asked, key, misfit) = misfits.swap_remove(0);
+        let before = row.task.questions.iter().find(|question| question.key == asked);
+        let is_last = before.is_some_and(|question| question.misfits + 1 >= MISFITS_MAX);
+        Err(Unsettled::Misfit { key, misfit, is_last })
     }
 
     /// Dismisses whatever a task still asks its client.
     pub(super) async fn dismiss(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
-        let make = |row: &Row| {
+        let make = |row: &Row, _: Millis| {
             let open = row
                 .task
                 .open_questions()
@@ -118,22 +120,60 @@ fn answered(key: QuestionKey, answer: Answer) -> Event {
     }
 }
 
-fn misfit_reply(key: &str, misfit: &question::Misfit, last: bool) -> RpcError {
+/// Why answers were not applied.
+pub(super) enum Unsettled {
+    /// One does not fit.
+    Misfit {
+        /// The key under which it was sent.
+        key: String,
+        /// What does not fit.
+        misfit: question::Misfit,
+        /// It was the third, and the question counts as declined.
+        is_last: bool,
+    },
+    /// The store failed.
+    Failed(RpcError),
+}
+
+impl From<RpcError> for Unsettled {
+    fn from(error: RpcError) -> Unsettled {
+        Unsettled::Failed(error)
+    }
+}
+
+impl From<Unsettled> for RpcError {
+    fn from(unsettled: Unsettled) -> RpcError {
+        match unsettled {
+            Unsettled::Misfit { key, misfit, is_last } => misfit_reply(&key, &misfit, is_last),
+            Unsettled::Failed(error) => error,
+        }
+    }
+}
+
+fn misfit_reply(key: &str, misfit: &question::Misfit, is_last: bool) -> RpcError {
     let key = longhaul_mcp::clean(key, KEY_MAX);
     let place = if misfit.field.is_empty() {
         String::new()
     } else {
         format!(", field `{}`", misfit.field)
     };
-    let end = if last {
+    RpcError::invalid_params_because(
+        "misfit",
+        format!(
+            "The answer to `{key}` does not fit{place}: {}{}",
+            misfit.why,
+            last_words(is_last)
+        ),
+    )
+}
+
+/// What is said besides when a misfit was the third.
+pub(super) fn last_words(is_last: bool) -> &'static str {
+    if is_last {
         "; this was the third misfit, and the question counts as declined"
     } else {
         ""
-    };
-    RpcError::invalid_params_because(
-        "answer_misfit",
-        format!("The answer to `{key}` does not fit{place}: {}{end}", misfit.why),
-    )
+    }
 }
 
 /// The open questions of a call that is no task yet, each under the name that its tool gave it. A name that is

@@ -11,7 +11,11 @@ use longhaul_mcp::{
 use longhaul_store::{List, Query, Row};
 use serde_json::value::RawValue;
 
-use super::{Dispatch, store_reply};
+use super::{
+    Dispatch,
+    answers::{Unsettled, last_words},
+    store_reply,
+};
 use crate::{
     admin::{Backend, Entrance, Error, Peer, Reply, Who, api},
     gate::{self, Action, View},
@@ -83,7 +87,7 @@ impl Backend for Dispatch {
             };
             self.settle(&caller, &row, vec![(key, stored, response)])
                 .await
-                .map_err(local)?;
+                .map_err(unsettled)?;
             let (row, now) = self.named(&caller, Action::Get, &name).await?;
             Ok(shown(&row, now))
         })
@@ -233,6 +237,7 @@ impl Page {
     /// Fills the page and says where the next one begins. Reads at most [`PAGES_MAX`] pages of the store, so that
     /// a rare state does not make one request read everything.
     async fn fill(&mut self, dispatch: &Dispatch) -> Result<Option<String>, Error> {
+        let mut last = String::new();
         for _ in 0..PAGES_MAX {
             let query = List {
                 owner: Some(self.caller.owner.clone()),
@@ -252,7 +257,7 @@ impl Page {
             let full = found.rows.len() >= self.limit;
             for row in found.rows {
                 self.before = Some((row.created_at, row.id));
-                let name = row.name.clone();
+                last.clone_from(&row.name);
                 let state = api::State::of(&row.task);
                 if self.filter.status.is_some_and(|wanted| wanted != state) {
                     continue;
@@ -260,14 +265,14 @@ impl Page {
                 let task = self.with_questions(dispatch, row, found.now).await?;
                 self.tasks.push(task);
                 if self.tasks.len() == self.limit {
-                    return Ok(Some(name));
+                    return Ok(Some(last));
                 }
             }
             if !full {
                 return Ok(None);
             }
         }
-        Ok(self.tasks.last().map(|task| task.name.clone()))
+        Ok(Some(last))
     }
 
     /// A list has no bodies; the few tasks that ask are read whole, so that a list can show what they ask.
@@ -313,7 +318,10 @@ impl Following {
             if api::State::of(&row.task).is_settled() {
                 return None;
             }
-            self.watcher.next().await;
+            tokio::select! {
+                _ = self.watcher.next() => {}
+                () = self.dispatch.draining() => return None,
+            }
         }
     }
 }
@@ -502,6 +510,17 @@ fn misfit_text(result: &Raw) -> String {
         .unwrap_or_default()
 }
 
+/// Why an answer was not taken, for whoever sits at the form.
+fn unsettled(unsettled: Unsettled) -> Error {
+    match unsettled {
+        Unsettled::Misfit { misfit, is_last, .. } => {
+            let message = format!("{}{}", misfit.why, last_words(is_last));
+            Error::misfit(misfit.field, message)
+        }
+        Unsettled::Failed(error) => local(error),
+    }
+}
+
 /// An error of the wire as the local API tells it.
 fn local(error: RpcError) -> Error {
     let (reason, who, retry_after_ms) = match &error.data {
@@ -526,7 +545,6 @@ fn local(error: RpcError) -> Error {
         (rpc_error::INTERNAL_ERROR, _) => 500,
         (_, Who::Caller | Who::Operator | Who::Wait) => 400,
     };
-    let status = if reason == "answer_misfit" { 422 } else { status };
     Error {
         retry_after_ms,
         ..Error::new(

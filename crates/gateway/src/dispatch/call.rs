@@ -274,7 +274,7 @@ impl Dispatch {
     /// Hands the row out: from now on it is in every list, and is kept until its time to live is over.
     pub(super) async fn show(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
         let kept = self.inner.settings.expired_kept;
-        let make = move |row: &Row| {
+        let make = move |row: &Row, _: Millis| {
             row.hidden.then(|| Proposal {
                 shown: Some(row.task.expires_at + kept),
                 actor: "owner",

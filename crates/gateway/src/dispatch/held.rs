@@ -298,6 +298,16 @@ impl Dispatch {
     /// The call waits for its client's next round; the oldest of too many waits no longer.
     async fn begin_round(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
         let inner = &self.inner;
+        // Those that were answered elsewhere or have ended take no place.
+        for waiting in inner.rounds.of(&caller.owner) {
+            if self
+                .row(waiting)
+                .await?
+                .is_none_or(|row| row.task.phase != Phase::Asking)
+            {
+                inner.rounds.end(&caller.owner, waiting);
+            }
+        }
         match inner.rounds.begin(&caller.owner, task, inner.settings.rounds_max) {
             Some(oldest) => self.dismiss(caller, oldest).await,
             None => Ok(()),

@@ -17,6 +17,12 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
+    /// The calls of this owner that wait for their next round, the oldest first.
+    pub(super) fn of(&self, owner: &Owner) -> Vec<TaskId> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.get(owner).into_iter().flatten().copied().collect()
+    }
+
     /// The call waits for its client. Returns the one that waits no longer, when it is one too many.
     pub(super) fn begin(&self, owner: &Owner, task: TaskId, max: usize) -> Option<TaskId> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! `tasks/get`, `tasks/update` and `tasks/cancel`.
 
-use longhaul_core::{Outcome, Phase, TaskId, event::Event, task::CancelledBy};
+use longhaul_core::{Millis, Outcome, Phase, TaskId, event::Event, task::CancelledBy};
 use longhaul_engine::transact::Proposal;
 use longhaul_mcp::{Reply, RpcError, request::Response};
 use longhaul_store::{Fault, Row};
@@ -59,7 +59,7 @@ impl Dispatch {
 
     /// Ends a task for its owner. On a full disk it may use the space that is held back for this.
     pub(super) async fn end(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
-        let make = |row: &Row| {
+        let make = |row: &Row, _: Millis| {
             (!row.task.is_finished()).then(|| Proposal {
                 events: vec![Event::Cancel {
                     by: CancelledBy::Owner,

@@ -18,6 +18,7 @@ use super::Limits;
 pub(super) enum Refusal {
     TooLarge { body_max: usize },
     TooSlow,
+    Busy,
     Broken,
 }
 
@@ -70,11 +71,11 @@ pub(super) async fn read(
     if announced.is_some_and(|length: usize| length > body_max) {
         return Err(Refusal::TooLarge { body_max });
     }
+    // A body of unknown length may become as large as any. Waiting for room is not the sender's slowness.
+    let bytes_max = announced.unwrap_or(body_max).min(limits.bodies_max);
+    let share = tokio::time::timeout(limits.body_time, budget.share(bytes_max)).await;
+    let share = share.map_err(|_| Refusal::Busy)?;
     let reading = async {
-        // A body of unknown length may become as large as any.
-        let share = budget
-            .share(announced.unwrap_or(body_max).min(limits.bodies_max))
-            .await;
         let mut stream = body.into_data_stream();
         let mut bytes = BytesMut::new();
         while let Some(chunk) = stream.next().await {
@@ -100,6 +101,11 @@ impl IntoResponse for Refusal {
             Refusal::TooLarge { body_max } => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body is larger than {body_max} bytes (`server.body_max`)\n"),
+            ),
+            Refusal::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server holds as many request bodies as it may (`server.bodies_max`); try again\n"
+                    .to_owned(),
             ),
             Refusal::TooSlow => (
                 StatusCode::REQUEST_TIMEOUT,
