@@ -194,7 +194,7 @@ fn words(keys: &[QuestionKey]) -> String {
     text
 }
 
-/// One event in a record. The gateway adds events of its own (`approval.granted`, `loop.detected`, `kill.*`).
+/// One event in a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The stable word.

@@ -54,7 +54,7 @@ pub struct Load {
 }
 
 impl Engine {
-    /// An engine that does nothing yet. Works as a gateway without workers until [`Engine::start`].
+    /// An engine without workers: it takes transactions and reads, and runs nothing until [`Engine::start`].
     pub fn new(store: Shared, options: Options, tools: Arc<dyn Tools>) -> Engine {
         let inner = Inner {
             store,

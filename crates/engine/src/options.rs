@@ -1,6 +1,7 @@
 //! Every limit and interval of the engine, and what it is handed from above.
 //!
-//! Filled in by the binary from its config; never changed while an engine runs.
+//! Made by the binary from the defaults below; what has no setting stays at its default. Never changed while an
+//! engine runs.
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
@@ -26,8 +27,8 @@ pub struct Options {
     pub sweep: Sweep,
     /// The most attempts that this process runs at once, over all tools.
     pub running_max: usize,
-    /// The most attempts of one tool that wait for an answer without taking one of the tool's slots
-    /// (`waiting_max`). Further ones keep their slot.
+    /// The most attempts of one tool that wait for an answer without taking one of the tool's slots.
+    /// Further ones keep their slot.
     pub waiting_max: usize,
     /// How many due tasks one look reads at first. A look that finds nothing to do in a full page reads more.
     pub claim_batch: u32,

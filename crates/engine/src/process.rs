@@ -1,17 +1,17 @@
 //! A program that is a child process: started, followed, bounded, and ended with everything that it started.
 //!
-//! Called by the gateway's command tools and upstream servers; nothing else in Longhaul starts a process. It
+//! Called by the gateway's command tools; nothing else in Longhaul starts a tool's process. It
 //! knows nothing of MCP, of tools or of configuration: it reports facts (bytes, lines, messages, how it ended)
 //! and takes orders (stop, answer, write).
 //!
 //! Every command runs under a **shim**, a small process of our own binary ([`shim::main`]). The shim is a
-//! subreaper in a session of its own and holds one end of a socket. When that socket closes, however the gateway
+//! subreaper in a session of its own and holds one end of a socket. When that socket closes, however the runner
 //! died, or when a stop order arrives, the shim ends the whole tree: TERM, the grace, then KILL again and again
-//! until no descendant is left. It never copies data: the pipes go from the command straight to the gateway.
+//! until no descendant is left. It never copies data: the pipes go from the command straight to the runner.
 //! A command that exits and leaves children behind has them ended too, before its exit is reported.
 //!
-//! If the shim itself is killed, its tree falls to the gateway ([`become_subreaper`]), which ends it. If both are
-//! killed, the next gateway finds what is left by the mark in the environment ([`sweep`]); a process may have
+//! If the shim itself is killed, its tree falls to the runner ([`become_subreaper`]), which ends it. If both are
+//! killed, the next runner finds what is left by the mark in the environment ([`sweep`]); a process may have
 //! cleared that, so the attempt is not confirmed ended unless its shim had recorded it.
 //!
 //! Parent-death signals are not used: they follow the *thread* that spawned, and runtime threads end (P2).
@@ -94,7 +94,8 @@ pub struct Spec {
     pub runner: String,
     /// The attempt, from 1, in [`ATTEMPT`].
     pub attempt: u32,
-    /// The caller's idempotency key, in [`IDEMPOTENCY_KEY`].
+    /// What is the same at every attempt of the task, in [`IDEMPOTENCY_KEY`]: the task's id. Not the key that a
+    /// client may send.
     pub idempotency_key: Option<String>,
     /// The directory for output that does not fit in memory, and for the records by which [`sweep`] knows what
     /// ended. One for each runner. Must exist, mode 0700.
@@ -254,7 +255,7 @@ pub enum Reason {
     Stopped,
     /// It used more than [`Spec::memory_max`].
     OutOfMemory,
-    /// Its shim was killed, or broke; the tree was ended by the gateway.
+    /// Its shim was killed, or broke; the tree was ended by the runner.
     ShimLost,
 }
 

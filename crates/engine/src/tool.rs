@@ -1,4 +1,5 @@
-//! What can be run: the trait that command-line programs, upstream servers and Rust functions share.
+//! What can be run: the trait through which a worker runs a tool. The gateway's command-line programs are the
+//! only implementation outside of tests.
 //!
 //! Called by the worker only, after the start was committed.
 

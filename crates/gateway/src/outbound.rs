@@ -125,7 +125,8 @@ impl Question {
     }
 }
 
-/// Why a question is not asked. The tool reads the message and counts it as a decline.
+/// Why a question is not asked. The tool reads the message; it counts as a decline, and [`Unasked::Nobody`] as an
+/// answer of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unasked {
     /// Nothing to read.

@@ -64,7 +64,7 @@ impl Keys {
         self.kid
     }
 
-    /// A key for another purpose (`request-state`, `form-token`, …).
+    /// A key for another purpose, such as `request-state`.
     pub fn purpose(&self, purpose: &str) -> [u8; 32] {
         derive(&self.root, purpose)
     }

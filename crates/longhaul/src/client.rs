@@ -1,4 +1,4 @@
-//! Speaks the local API over the user's socket. Every command but `serve` reaches the server through this.
+//! Speaks the local API over the user's socket. The commands that need a server reach it through this.
 
 use std::path::PathBuf;
 

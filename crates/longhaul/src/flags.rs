@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Config(Config),
     /// Look for what is wrong on this machine
     Doctor,
-    /// Show in 30 seconds what becomes of tasks when the server is killed
+    /// Show in 10 seconds what becomes of tasks when the server is killed
     Demo,
     /// Print the completions of a shell
     Completions(Completions),

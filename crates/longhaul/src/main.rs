@@ -1,8 +1,9 @@
 //! The `longhaul` binary: flags, the configuration's place, and the crates put together.
 //!
-//! It decides nothing about tasks. `serve` is the server; every other command speaks with it over the user's
-//! socket, except those that speak from inside a tool's command (`ask`, `progress`) and the shim. `tasks` reads the
-//! database where no server runs.
+//! It decides nothing about tasks. `serve` is the server; `run`, `tasks`, `answer`, `cancel`, `top` and `page`
+//! speak with it over the user's socket, and `tasks` reads the database where no server runs. `config`, `doctor`,
+//! `logs` and `completions` need no server, and `demo` starts its own. `ask` and `progress` speak from inside a
+//! tool's command.
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -1,7 +1,6 @@
 //! What a client asks, in terms of no generation.
 //!
-//! The two edges (`v2026_07_28` and its sibling) make these values from frames; the gateway's dispatch acts on
-//! them. Nothing here knows a protocol year, a header or a status code.
+//! The edge of a generation makes these values from frames; the gateway's dispatch acts on them. Nothing here knows a protocol year, a header or a status code.
 
 use std::fmt;
 

@@ -52,7 +52,7 @@ pub enum Data {
 /// Why Longhaul says no.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// One word of the table of reasons, such as `owner_cap`.
+    /// One word of the table of reasons, such as `task_limit`.
     pub reason: Cow<'static, str>,
     /// Who can do something about it.
     pub who: Who,
@@ -198,13 +198,13 @@ impl RpcError {
         )
     }
 
-    /// The id names no task of the caller. Unknown, malformed, foreign and purged ids get these same bytes
-    /// (D-3).
+    /// The id names no task of the caller. Unknown, malformed and foreign ids get these same bytes (D-3).
+    /// A deleted task of the caller's own is [`task_expired`](RpcError::task_expired) instead.
     pub fn task_not_found() -> RpcError {
         RpcError::plain(INVALID_PARAMS, "Failed to retrieve task: Task not found")
     }
 
-    /// The caller's own task is past its time to live. Only its owner may read this.
+    /// The caller's own task is past its time to live, or deleted. Only its owner may read this.
     pub fn task_expired() -> RpcError {
         RpcError::plain(INVALID_PARAMS, "Task has expired")
     }
@@ -268,7 +268,7 @@ impl RpcError {
         }
     }
 
-    /// The error of a task that Longhaul itself ended. It is the same in both generations.
+    /// The error of a task that Longhaul itself ended. It is the same in every generation.
     pub fn failed(reason: Reason) -> RpcError {
         #[derive(Serialize)]
         struct Why {

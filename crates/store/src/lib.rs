@@ -200,7 +200,7 @@ pub struct Row {
     pub tool: String,
     /// The session in which it was called; empty without one.
     pub session: String,
-    /// How the call came in, for people: `2026-07-28`, `cli`, `page`, ….
+    /// How the call came in, for people: the client's own name, cleaned, or `client`, `cli` or `page`.
     pub origin: String,
     /// Rises by one at each write.
     pub version: u64,
@@ -214,7 +214,8 @@ pub struct Row {
     pub idem: Option<[u8; 32]>,
     /// The digest of tool and canonical arguments.
     pub digest: [u8; 32],
-    /// Hidden from lists and not yet shown to any client as a task: a call that may still end as a plain result.
+    /// Not handed out as a task: a call that may still end as a plain result, and is deleted soon after it ends.
+    /// Lists leave it out unless they ask for it; those of its owner do.
     pub hidden: bool,
     /// The state machine.
     pub task: Task,
@@ -285,9 +286,9 @@ pub struct Found {
 /// The kinds of small things that are kept as records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
-    /// A spent `requestState`, with the reply that it led to.
+    /// A spent `requestState`, with the reply that it led to. Nothing writes one today.
     Spent,
-    /// A setting that this database remembers.
+    /// A setting that this database remembers. Nothing writes one today.
     Setting,
 }
 

@@ -1,6 +1,6 @@
 //! The model: a store in memory, one lock around ordered maps.
 //!
-//! The other backends are compared with it, and the engine's tests and the simulation run on it, several
+//! The other backends are compared with it, and the engine's tests run on it, several
 //! engines on one [`Memory`]. It keeps nothing across the process and encrypts nothing.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The gateway's side of one running program: its pipes, its time-outs, its shim.
+//! The runner's side of one running program: its pipes, its time-outs, its shim.
 //!
 //! Called by [`start`](super::start). It is a task of the runtime that ends with the program; when the runtime
 //! goes down first, the shim sees its socket close and ends the program. It never blocks a thread.
@@ -223,7 +223,7 @@ impl Spec {
     }
 }
 
-/// The gateway's ends of the command's pipes.
+/// The runner's ends of the command's pipes.
 pub(super) struct Ends {
     pub(super) descriptor: UnixStream,
     pub(super) input: pipe::Sender,

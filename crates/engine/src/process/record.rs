@@ -1,4 +1,4 @@
-//! What is still known of an attempt when both the gateway and its shim were killed.
+//! What is still known of an attempt when both the runner and its shim were killed.
 //!
 //! One small file for each attempt, in the runner's spool. The keeper makes it before the shim starts and removes
 //! it when nothing of the attempt is left; the shim adds to it before it starts the command and when its tree is

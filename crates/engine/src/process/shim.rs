@@ -1,4 +1,4 @@
-//! The shim: a process of our own that stands between the gateway and a command, and outlives neither.
+//! The shim: a process of our own that stands between the runner and a command, and outlives neither.
 //!
 //! Called by the binary for `longhaul __shim`, before any thread is started. It is single-threaded, knows no
 //! runtime and never touches the command's data: it receives the command's pipes over its socket and hands them
@@ -39,7 +39,7 @@ use super::{
 
 /// The longest grace for what a command leaves behind when it exits by itself.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-/// How long KILL is tried before the gateway is told that something is left. It is tried for ever after that.
+/// How long KILL is tried before the runner is told that something is left. It is tried for ever after that.
 const KILL_MAX: Duration = Duration::from_secs(5);
 /// How often the tree's memory is added up; less often where that takes more than a twentieth of the time.
 const MEMORY_TICK: Duration = Duration::from_millis(200);
@@ -92,7 +92,7 @@ fn serve() -> io::Result<()> {
     };
     // Not before: the command would inherit the mask, and TERM would not end it.
     let signals = signals::Signals::open()?;
-    // A gateway that is gone by now shows itself by its socket's end.
+    // A runner that is gone by now shows itself by its socket's end.
     let _gone = tell(&mut socket, &Report::Started { pid: main });
     let mut shim = Shim {
         socket,
@@ -189,7 +189,7 @@ impl Shim {
             if self.signals.stop_asked() {
                 return Ok((Why::Ordered, Duration::ZERO));
             }
-            // Whatever comes is the order: one byte, or the end of a socket whose gateway is gone.
+            // Whatever comes is the order: one byte, or the end of a socket whose runner is gone.
             if ordered {
                 return Ok((Why::Ordered, grace));
             }
@@ -239,7 +239,7 @@ impl Shim {
             leaked,
             confirmed,
         };
-        // A gateway that is gone is told nothing.
+        // A runner that is gone is told nothing.
         let _gone = tell(&mut self.socket, &report);
     }
 

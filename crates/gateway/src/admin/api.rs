@@ -54,7 +54,7 @@ pub struct Task {
     pub tool: String,
     /// The state.
     pub state: State,
-    /// How the call came in: `cli`, `page`, the MCP client's own name, or `client` when it has none.
+    /// How the call came in: the client's own name, cleaned, when it gave one; else `client`, `cli` or `page`.
     pub origin: String,
     /// The session; empty without one.
     #[serde(default, skip_serializing_if = "String::is_empty")]

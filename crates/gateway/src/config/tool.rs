@@ -122,7 +122,7 @@ section! {
         /// Variables of the program's environment.
         env: BTreeMap<String, String> = "", since "0.1.0";
         /// Variables that the program gets from the server's own environment besides `PATH`, `HOME`, `USER`,
-        /// `LANG`, `LC_ALL`, `TZ` and `TMPDIR`.
+        /// `LOGNAME`, `SHELL`, `LANG`, `LC_ALL`, `TZ` and `TMPDIR`.
         env_pass: Vec<String> = "", since "0.1.0";
         /// What the program reads on standard input: `none`, `secrets` (the secret arguments as a JSON object;
         /// the default when there are any), `arguments` (all of them), or text with `{name}` in it.

@@ -1,8 +1,9 @@
 //! `tools/call`: from the arguments to a result, a question, or a task.
 //!
 //! A call becomes a durable row before anything runs and before anybody is told. It starts hidden: when it ends
-//! within `promote_after` its caller gets the plain result, as if there were no tasks. Otherwise the row is
-//! shown, and a client that takes tasks is handed the task; another one waits on.
+//! within `promote_after` its caller gets the plain result, and the row is deleted soon. Otherwise the mark is
+//! taken away, and a client that takes tasks is handed the task; another one waits on. The owner's own lists show
+//! hidden rows too.
 
 use std::{collections::BTreeMap, sync::Arc};
 

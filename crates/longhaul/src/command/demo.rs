@@ -1,6 +1,6 @@
 //! `longhaul demo`: two tasks, a server that is killed with -9 in the middle, and what became of them.
 //!
-//! It has its own server in a directory of its own, and leaves nothing behind. About 15 seconds.
+//! It has its own server in a directory of its own, and leaves nothing behind. About 10 seconds.
 
 use std::{
     fs,
