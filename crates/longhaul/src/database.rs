@@ -25,6 +25,7 @@ const ROOT: &str = "longhaul gateway root 1";
 /// # Errors
 /// When the store cannot be opened, or is of a newer program; nothing in it was changed then.
 pub(crate) async fn open(state: &State, config: &Config) -> Result<(Shared, Keys), Failure> {
+    key_file_is_there(state, config)?;
     let keys = KeyRing::open(&state.dir.join("keys")).map_err(unopened)?;
     let root = keys.derive(ROOT).map_err(unopened)?;
     let url = secret("store.url", &config.store.url)?;
@@ -41,6 +42,28 @@ pub(crate) async fn open(state: &State, config: &Config) -> Result<(Shared, Keys
         }
     };
     Ok((store, Keys::derive(1, &root)))
+}
+
+/// A database whose key file was lost is left alone: a new key could read nothing of it, and would stand in the
+/// place of the old one.
+#[cfg(feature = "sqlite")]
+fn key_file_is_there(state: &State, config: &Config) -> Result<(), Failure> {
+    let key = state.dir.join("keys").join("master");
+    let database = database_directory(state, config)?.join("longhaul.db");
+    if key.exists() || !database.exists() || config.store.url != "sqlite" {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "the key file `{}` is missing, and `{}` was written with it",
+        key.display(),
+        database.display()
+    ))
+    .fix("put the key file back; or, to begin anew without these tasks, move the database away"))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn key_file_is_there(_: &State, _: &Config) -> Result<(), Failure> {
+    Ok(())
 }
 
 /// A value, or what `env:NAME` or `file:PATH` point to.

@@ -89,7 +89,7 @@ async fn open(common: &Common) -> Result<Option<Dispatch>, Failure> {
     let state = State::find(common)?;
     let config = places::load(common, false)?.config;
     let file = database::database_directory(&state, &config)?.join("longhaul.db");
-    if config.store.url != "sqlite" || !file.exists() || !state.dir.join("keys").join("master").exists() {
+    if config.store.url != "sqlite" || !file.exists() {
         return Ok(None);
     }
     let (store, keys) = database::open(&state, &config).await?;

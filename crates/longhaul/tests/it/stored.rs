@@ -1,6 +1,6 @@
 //! What becomes of tasks whose server is gone, and of a database that is not this program's.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::Value;
 
@@ -91,6 +91,24 @@ fn a_database_of_a_newer_program_is_left_as_it_is() {
         }
         assert_eq!(fs::read(&database).unwrap(), newer, "{arguments:?} changed it");
     }
+}
+
+#[test]
+fn a_lost_key_file_is_never_replaced() {
+    let rig = Rig::new(TOOLS);
+    drop(rig.serve());
+    let key = rig.path("state").join("keys").join("master");
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    for arguments in [&["serve"][..], &["tasks"]] {
+        let ran = rig.run(arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}: {ran:?}");
+        assert!(ran.err.contains("put the key file back"), "{ran:?}");
+        assert!(!key.exists(), "{arguments:?} made a new key");
+    }
+    fs::write(&key, kept).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    drop(rig.serve());
 }
 
 #[test]
