@@ -1,8 +1,8 @@
 //! The one canonical form of a JSON value, `lh-canon-1`, and its digest (E-3).
 //!
 //! Idempotency keys and the binding of answers to their questions compare by this digest, and mirrored headers
-//! by its form of numbers, so "the same call" means one thing. Numbers are compared by their decimal value, taken from the text: no digit
-//! is lost to a float. The form is stable for ever; a change of it gets a new name.
+//! by its form of numbers, so "the same call" means one thing. Numbers are compared by their decimal value, taken
+//! from the text: no digit is lost to a float. The form is stable for ever; a change of it gets a new name.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,7 @@
 //! What a client asks, in terms of no generation.
 //!
-//! The edge of a generation makes these values from frames; the gateway's dispatch acts on them. Nothing here knows a protocol year, a header or a status code.
+//! The edge of a generation makes these values from frames; the gateway's dispatch acts on them. Nothing here
+//! knows a protocol year, a header or a status code.
 
 use std::fmt;
 

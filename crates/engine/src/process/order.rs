@@ -1,8 +1,8 @@
 //! What the runner tells a shim and what the shim tells back, on the socket between them.
 //!
 //! Called by the keeper and the shim; both are the same binary, so the format needs no version. The runner sends
-//! the command's four descriptors and the attempt's record with one byte, then one length-prefixed [`Order`], then at most one [`STOP`].
-//! The shim answers with [`Report`]s, one JSON line each. It never carries the command's data.
+//! the command's four descriptors and the attempt's record with one byte, then one length-prefixed [`Order`],
+//! then at most one [`STOP`]. The shim answers with [`Report`]s, one JSON line each. It never carries the command's data.
 
 use std::{
     ffi::{OsStr, OsString},
