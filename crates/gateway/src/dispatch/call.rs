@@ -272,7 +272,7 @@ impl Dispatch {
         Ok(opened.task)
     }
 
-    /// Hands the row out: from now on it is in every list, and is kept until its time to live is over.
+    /// Hands the row out: from now on it is not hidden, and is kept until its time to live is over.
     pub(super) async fn show(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
         let kept = self.inner.settings.expired_kept;
         let make = move |row: &Row, _: Millis| {
