@@ -2,7 +2,7 @@
 //!
 //! A work that fails or panics is rolled back to its own savepoint and harms no other. When a commit fails for
 //! any reason but a full disk, what is on the disk is unknown: the thread answers that, and every write after it
-//! fails, so that the process ends and the next one reads what is really there.
+//! fails until the database is opened anew, by a process that reads what is really there.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
