@@ -7,6 +7,7 @@
 mod answers;
 mod backend;
 mod call;
+mod gated;
 mod held;
 mod rounds;
 mod tasks;
@@ -14,10 +15,7 @@ mod tasks;
 use std::sync::Arc;
 
 use longhaul_core::{Millis, Span, TaskId};
-use longhaul_engine::{
-    Engine,
-    transact::{Proposal, Verdict},
-};
+use longhaul_engine::{Engine, transact::Proposal};
 use longhaul_mcp::{
     Incoming, Reply, Request, RpcError,
     reply::{Cache, CacheScope, Discovery, ToolPage},
@@ -25,11 +23,12 @@ use longhaul_mcp::{
 };
 use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Slot, Snapshot};
 
+use gated::{Allowed, Gated};
 pub use held::{Held, Step};
 
 use crate::{
     catalog::Catalog,
-    gate::{self, Action, Permit, View},
+    gate::{self, Action, View},
     identity::Caller,
     listen::{self, Listener},
     quota::Quota,
@@ -45,7 +44,7 @@ pub struct Dispatch {
 }
 
 struct Inner {
-    engine: Engine,
+    engine: Gated,
     catalog: Arc<Catalog>,
     keys: Keys,
     states: Sealer,
@@ -117,7 +116,7 @@ impl Dispatch {
         let states = Sealer::new(&keys);
         let started_at = engine.now();
         let inner = Inner {
-            engine,
+            engine: Gated::new(engine),
             catalog,
             keys,
             states,
@@ -272,19 +271,19 @@ impl Dispatch {
         let owner = owner.clone();
         let judge = move |snapshot: &Snapshot| {
             let Some(row) = &snapshot.task else {
-                return Verdict::Refuse(());
+                return Allowed::nothing(());
             };
             let permit = gate::judge(&View::of_task(action, &owner, Some(&row.owner)));
             match (permit, make(row, snapshot.now)) {
-                (Ok(permit), Some(proposal)) => apply(permit, proposal),
-                (Ok(_), None) | (Err(_), Some(_) | None) => Verdict::Refuse(()),
+                (Ok(permit), Some(proposal)) => Allowed::apply(permit, proposal, ()),
+                (Ok(_), None) | (Err(_), Some(_) | None) => Allowed::nothing(()),
             }
         };
         let scope = Scope {
             task: Slot::Task(task),
             ..Scope::default()
         };
-        self.inner.engine.transact(scope, Box::new(judge)).await?;
+        self.inner.engine.transact(scope, judge).await?;
         Ok(())
     }
 
@@ -308,10 +307,6 @@ impl Dispatch {
 /// Told to the model by `server/discover`.
 const INSTRUCTIONS: &str = "Slow tools return a task: wait for it by its poll interval, answer its questions, \
                             or cancel it. A task goes on when the client ends.";
-
-fn apply(_permit: Permit, proposal: Proposal) -> Verdict<()> {
-    Verdict::Apply(proposal, ())
-}
 
 /// What a caller is told when the store fails. The log has the cause; the caller never reads it.
 pub(crate) fn store_reply(error: &StoreError) -> RpcError {

@@ -13,7 +13,7 @@ use longhaul_mcp::{
 };
 use longhaul_store::Owner;
 
-/// Proof that the gate let one action through. It cannot be copied or stored: one permit, one action.
+/// Proof that the gate let one action through. It cannot be copied: one permit, one action.
 #[derive(Debug)]
 pub struct Permit {
     _private: (),

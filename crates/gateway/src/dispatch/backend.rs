@@ -168,11 +168,7 @@ impl Backend for Dispatch {
         Box::pin(async move {
             self.permit(Action::List, &caller(peer), None)?;
             let engine = &self.inner.engine;
-            let stats = engine
-                .store()
-                .stats()
-                .await
-                .map_err(|error| local(store_reply(&error)))?;
+            let stats = engine.stats().await.map_err(|error| local(store_reply(&error)))?;
             let load = engine.load();
             let mut problems = Vec::new();
             if load.fenced {

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use longhaul_core::{Body, Millis, TaskId, decide::Birth, task::CanAsk};
-use longhaul_engine::transact::{Done, Opening, Proposal, Trail, Verdict};
+use longhaul_engine::transact::{Done, Opening, Proposal, Trail};
 use longhaul_mcp::{
     Client, Reply, RpcError, canon,
     frame::Raw,
@@ -18,10 +18,10 @@ use longhaul_mcp::{
 };
 use longhaul_store::{Row, Scope, Slot, Snapshot};
 
-use super::{Dispatch, held::Held, store_reply};
+use super::{Dispatch, gated::Allowed, held::Held, store_reply};
 use crate::{
     catalog::Entry,
-    gate::{self, Action, Permit, View},
+    gate::{self, Action, View},
     identity::Caller,
     quota::Place,
     view::Context,
@@ -46,6 +46,28 @@ enum Born {
     KeyReused,
     Refused(gate::Refusal),
     NoName,
+}
+
+impl Born {
+    /// The task that is there instead, or why there is none.
+    fn existing(self) -> Result<TaskId, RpcError> {
+        match self {
+            Born::Same(existing) => Ok(existing),
+            Born::KeyReused => Err(RpcError::invalid_params_because(
+                "idempotency_key_reused",
+                "The idempotency key was used before with another tool or other arguments",
+            )),
+            Born::Refused(refusal) => Err(refusal.reply()),
+            Born::NoName => Err(RpcError::internal(
+                "no_free_name",
+                "No free short name was found; try again",
+            )),
+            Born::New => Err(RpcError::internal(
+                "not_begun",
+                "The task could not begin; try again",
+            )),
+        }
+    }
 }
 
 impl Dispatch {
@@ -128,46 +150,96 @@ impl Dispatch {
         checked: &Checked,
     ) -> Result<(TaskId, bool), RpcError> {
         let inner = &self.inner;
-        let (entry, digest) = (&checked.entry, checked.digest);
+        let entry = &checked.entry;
         let at_once = client.tasks && task_at_once(entry);
-        let id = inner.engine.task_id();
-        let idem = call
-            .idempotency_key
-            .as_deref()
-            .map(|key| idem_digest(&caller.owner, key));
+        let opening = Opening {
+            hidden: !at_once,
+            ..self.opening(caller, client, call, checked)
+        };
+        let (id, digest) = (opening.id, opening.digest);
+        let slot = Slot::Birth {
+            owner: caller.owner.clone(),
+            idem: opening.idem,
+            names: (0..NAMES).map(|_| super::short_name()).collect(),
+        };
         let scope = Scope {
-            task: Slot::Birth {
-                owner: caller.owner.clone(),
-                idem,
-                names: (0..NAMES).map(|_| super::short_name()).collect(),
-            },
+            task: slot,
             ..Scope::default()
         };
+        let (settings, ttl, draining) = (inner.settings.clone(), entry.ttl, self.is_draining());
+        let judge = move |snapshot: &Snapshot| {
+            if let Some(existing) = &snapshot.task {
+                let same = existing.digest == digest || longhaul_core::fault!("one-key-for-any-call");
+                return Allowed::nothing(if same {
+                    Born::Same(existing.id)
+                } else {
+                    Born::KeyReused
+                });
+            }
+            let view = View {
+                open_tasks: snapshot.open_tasks,
+                open_max: settings.open_max,
+                draining,
+                ..View::of_task(Action::Call, &opening.owner, None)
+            };
+            let permit = match gate::judge(&view) {
+                Ok(permit) => permit,
+                Err(refusal) => return Allowed::nothing(Born::Refused(refusal)),
+            };
+            let Some(name) = snapshot.free_names.first() else {
+                return Allowed::nothing(Born::NoName);
+            };
+            let mut opening = opening.clone();
+            opening.name.clone_from(name);
+            opening.birth.expires_at = snapshot.now + ttl;
+            opening.purge_after = if at_once || opening.idem.is_some() {
+                opening.birth.expires_at + settings.expired_kept
+            } else {
+                snapshot.now + settings.answered_kept
+            };
+            Allowed::open(permit, opening, Born::New)
+        };
+        let done = inner
+            .engine
+            .transact(scope, judge)
+            .await
+            .map_err(|error| store_reply(&error))?;
+        match done {
+            Done::Committed(_, _) => Ok((id, false)),
+            Done::Refused(born) | Done::NotNow(_, born) => born.existing().map(|existing| (existing, true)),
+        }
+    }
+
+    /// The row of a call, but for what only the transaction knows: its name and its times.
+    fn opening(&self, caller: &Caller, client: &Client, call: &CallTool, checked: &Checked) -> Opening {
+        let inner = &self.inner;
         let context = Context {
             metadata: call.metadata.clone(),
             answers: client.answers.into(),
             traceparent: client.traceparent.clone(),
         };
-        let opening = Opening {
-            id,
+        let key = call.idempotency_key.as_deref();
+        let name = client
+            .name
+            .as_deref()
+            .map(|name| longhaul_mcp::clean(name, ORIGIN_MAX));
+        Opening {
+            id: inner.engine.task_id(),
             owner: caller.owner.clone(),
             kid: inner.keys.kid(),
             name: String::new(),
-            tool: entry.listing.name.clone(),
+            tool: checked.entry.listing.name.clone(),
             session: client.session.clone().unwrap_or_default(),
-            origin: client.name.as_deref().map_or_else(
-                || caller.origin.word().to_owned(),
-                |name| longhaul_mcp::clean(name, ORIGIN_MAX),
-            ),
-            idem,
-            digest,
-            hidden: !at_once,
+            origin: name.unwrap_or_else(|| caller.origin.word().to_owned()),
+            idem: key.map(|key| idem_digest(&caller.owner, key)),
+            digest: checked.digest,
+            hidden: true,
             args: Body::new(checked.arguments.text().as_bytes()),
             context: Body::new(&serde_json::to_vec(&context).expect("a context always serializes")),
             note: Vec::new(),
             purge_after: Millis(0),
             birth: Birth {
-                rules: entry.rules,
+                rules: checked.entry.rules,
                 // A local user always has a place to answer: the page and the terminal.
                 can_ask: CanAsk {
                     client: true,
@@ -183,61 +255,6 @@ impl Dispatch {
                 bytes: Some(checked.arguments.text().len() as u64),
                 ..Trail::default()
             },
-        };
-        let settings = inner.settings.clone();
-        let (owner, ttl) = (caller.owner.clone(), entry.ttl);
-        let draining = self.is_draining();
-        let judge = move |snapshot: &Snapshot| {
-            if let Some(existing) = &snapshot.task {
-                let same = existing.digest == digest || longhaul_core::fault!("one-key-for-any-call");
-                return Verdict::Refuse(if same {
-                    Born::Same(existing.id)
-                } else {
-                    Born::KeyReused
-                });
-            }
-            let view = View {
-                action: Action::Call,
-                caller: &owner,
-                task_owner: None,
-                open_tasks: snapshot.open_tasks,
-                open_max: settings.open_max,
-                draining,
-            };
-            let permit = match gate::judge(&view) {
-                Ok(permit) => permit,
-                Err(refusal) => return Verdict::Refuse(Born::Refused(refusal)),
-            };
-            let Some(name) = snapshot.free_names.first() else {
-                return Verdict::Refuse(Born::NoName);
-            };
-            let mut opening = opening.clone();
-            opening.name.clone_from(name);
-            opening.birth.expires_at = snapshot.now + ttl;
-            opening.purge_after = if at_once || opening.idem.is_some() {
-                opening.birth.expires_at + settings.expired_kept
-            } else {
-                snapshot.now + settings.answered_kept
-            };
-            open(permit, opening)
-        };
-        match inner
-            .engine
-            .transact(scope, Box::new(judge))
-            .await
-            .map_err(|error| store_reply(&error))?
-        {
-            Done::Committed(_, _) => Ok((id, false)),
-            Done::Refused(Born::Same(existing)) => Ok((existing, true)),
-            Done::Refused(Born::KeyReused) => Err(RpcError::invalid_params_because(
-                "idempotency_key_reused",
-                "The idempotency key was used before with another tool or other arguments",
-            )),
-            Done::Refused(Born::Refused(refusal)) => Err(refusal.reply()),
-            Done::Refused(Born::NoName | Born::New) | Done::NotNow(..) => Err(RpcError::internal(
-                "no_free_name",
-                "No free short name was found; try again",
-            )),
         }
     }
 
@@ -344,10 +361,6 @@ fn task_at_once(entry: &Entry) -> bool {
         TaskSupport::Optional => entry.promote_after.0 == 0,
         TaskSupport::Required => !entry.asks_first,
     }
-}
-
-fn open(_permit: Permit, opening: Opening) -> Verdict<Born> {
-    Verdict::Open(Box::new(opening), Born::New)
 }
 
 /// Bad argument values are a result that the model can act on, not a protocol error (B-54).

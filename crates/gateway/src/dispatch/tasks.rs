@@ -69,8 +69,7 @@ impl Dispatch {
             })
         };
         let mut done = self.try_change(&caller.owner, Action::Cancel, task, make).await;
-        if done.as_ref().is_err_and(|error| error.fault == Fault::Full)
-            && self.inner.engine.store().give_up_reserve()
+        if done.as_ref().is_err_and(|error| error.fault == Fault::Full) && self.inner.engine.give_up_reserve()
         {
             done = self.try_change(&caller.owner, Action::Cancel, task, make).await;
         }
