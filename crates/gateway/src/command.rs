@@ -241,9 +241,7 @@ impl Command {
             .find(|(name, _)| name == "PATH")
             .map(|(_, path)| path.clone())
             .unwrap_or_default();
-        // A program written with a slash starts at the folder of the configuration, which need not be `cwd`.
-        let (program, folder) = (OsString::from(&self.shown), absolute(&self.tool.folder));
-        let program = process::resolve(&program, &path, &folder).map_err(|error| cannot(&error))?;
+        let program = program(&self.tool, &self.shown, &path).map_err(|error| cannot(&error))?;
         let bytes = |bytes: config::Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
         let span = |span: Span| Duration::from_millis(span.0);
         let limits = &self.host.limits;
@@ -321,6 +319,15 @@ impl Command {
 }
 
 /// An empty path stands for the server's own folder.
+/// Where a tool's program is. One written with a slash starts at the folder of the configuration, which need not
+/// be the tool's `cwd`.
+///
+/// # Errors
+/// Why it cannot be started.
+pub fn program(tool: &config::Tool, shown: &str, path: &OsStr) -> Result<PathBuf, process::Unstartable> {
+    process::resolve(OsStr::new(shown), path, &absolute(&tool.folder))
+}
+
 fn absolute(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")

@@ -2,16 +2,10 @@
 //!
 //! It changes nothing. Each check is one row; a broken one makes the command fail.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    net::TcpListener,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
 
 use longhaul_engine::process;
-use longhaul_gateway::{admin::api::Health, config::Loaded};
+use longhaul_gateway::{admin::api::Health, command, config::Loaded};
 use serde::Serialize;
 
 use crate::{
@@ -295,8 +289,7 @@ fn programs(loaded: &Loaded, rows: &mut Vec<Row>) {
         let Some(program) = tool.command.items.first().and_then(|(_, item)| item.literal()) else {
             continue;
         };
-        let cwd = tool.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
-        match process::resolve(OsStr::new(&program), &path, &cwd) {
+        match command::program(tool, &program, &path) {
             Ok(found) => rows.push(row("tool", format!("{}: {}", line(name), found.display()))),
             Err(error) => {
                 rows.push(broken(
