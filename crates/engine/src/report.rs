@@ -4,7 +4,7 @@
 //! commit whose reply was lost is never written twice.
 
 use longhaul_core::{Event, Fence, Refused, Run, RunnerId, TaskId, audit};
-use longhaul_store::{Fault, Query, Row, Scope, Slot};
+use longhaul_store::{Fault, Query, Row, Scope};
 use tokio::time::sleep;
 use tracing::{error, warn};
 
@@ -39,10 +39,7 @@ impl Inner {
             if self.is_fenced() {
                 return Persisted::Fenced;
             }
-            let scope = Scope {
-                task: Slot::Task(task),
-                ..Scope::default()
-            };
+            let scope = Scope::task(task);
             // After a commit in doubt a refusal may be the echo of our own success.
             let on_refusal = if in_doubt { OnRefusal::Leave } else { on_refusal };
             match self.step(id, scope, judge(), on_refusal).await {

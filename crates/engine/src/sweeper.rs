@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use longhaul_core::{Event, Millis, RunnerId, Task, TaskId, task::QuestionState};
-use longhaul_store::{Beat, Error, Query, Runner, Scope, Slot};
+use longhaul_store::{Beat, Error, Query, Runner, Scope};
 use tracing::{error, info, warn};
 
 use crate::{
@@ -87,10 +87,7 @@ impl Inner {
     /// Applies one event of the sweeper. Returns whether it was committed; the core may well refuse it, because
     /// another process was quicker.
     async fn happen(&self, id: TaskId, event: Event) -> Result<bool, Error> {
-        let scope = Scope {
-            task: Slot::Task(id),
-            ..Scope::default()
-        };
+        let scope = Scope::task(id);
         let judge = move |_: &_| {
             let events = vec![event.clone()];
             Verdict::Apply(

@@ -10,7 +10,7 @@ use std::{
 };
 
 use longhaul_core::{Event, Reason, Refused, Run};
-use longhaul_store::{Query, Row, Scope, Slot, Snapshot};
+use longhaul_store::{Query, Row, Scope, Snapshot};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
     time::{Sleep, sleep},
@@ -175,10 +175,7 @@ impl Driver {
         let me = self.inner.options.runner.id;
         let id = clock::step_id();
         let judge = happened(Event::Claimed { runner: me });
-        let scope = Scope {
-            task: Slot::Task(self.entry.id),
-            ..Scope::default()
-        };
+        let scope = Scope::task(self.entry.id);
         match self.inner.step(id, scope, judge, OnRefusal::Leave).await {
             Ok(Some(Done::Committed(row, ()))) => self.entry.claimed(row.task.fence),
             Ok(Some(Done::NotNow(..) | Done::Refused(()))) => return None,
@@ -374,10 +371,7 @@ impl Driver {
             return;
         };
         let fence = self.entry.fence();
-        let scope = Scope {
-            task: Slot::Task(self.entry.id),
-            ..Scope::default()
-        };
+        let scope = Scope::task(self.entry.id);
         let judge = move |_: &Snapshot| {
             let events = vec![Event::Noted { fence }];
             Verdict::Apply(

@@ -102,6 +102,16 @@ pub struct Scope {
     pub records: Vec<RecordKey>,
 }
 
+impl Scope {
+    /// One task and nothing else.
+    pub fn task(id: TaskId) -> Scope {
+        Scope {
+            task: Slot::Task(id),
+            ..Scope::default()
+        }
+    }
+}
+
 /// Which task a transaction is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Slot {
