@@ -275,7 +275,7 @@ impl RpcError {
             reason: &'static str,
         }
         let data = Data::of(&Why {
-            reason: reason_word(reason),
+            reason: reason.name(),
         });
         RpcError {
             code: INTERNAL_ERROR,
@@ -311,17 +311,5 @@ pub fn failed_text(reason: Reason) -> &'static str {
         Reason::NobodyToAnswer => "Failed: a question was asked that nobody can answer.",
         Reason::Shutdown => "Failed: the server shut down and could not wait any longer.",
         Reason::UpstreamLost => "Failed: the server behind Longhaul no longer knows the task.",
-    }
-}
-
-/// The reason word of a task that Longhaul itself ended (`data.reason`).
-pub fn reason_word(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Interrupted => "interrupted",
-        Reason::Expired => "expired",
-        Reason::NoAnswer => "no_answer",
-        Reason::NobodyToAnswer => "no_one_to_answer",
-        Reason::Shutdown => "shutdown",
-        Reason::UpstreamLost => "upstream_tasks_lost",
     }
 }

@@ -36,11 +36,14 @@ fn every_reason_word_is_on_the_page_of_errors() {
     let mut reasons = words(of_rules.expect("the words of the rules"), "=>");
     assert!(reasons.len() >= 25, "{reasons:?}");
     let errors = file("crates/mcp/src/rpc_error.rs");
-    let of_tasks = errors
-        .split("pub fn reason_word(")
+    let tasks = file("crates/core/src/task.rs");
+    let of_tasks = tasks
+        .split("impl Reason {")
         .nth(1)
-        .expect("the words of tasks");
-    reasons.extend(words(of_tasks, "=>"));
+        .and_then(|after| after.split("\nimpl ").next());
+    let of_tasks = words(of_tasks.expect("the words of tasks"), "=>");
+    assert!(of_tasks.len() >= 6, "{of_tasks:?}");
+    reasons.extend(of_tasks);
     let mut sources = vec![malformed, errors, file("crates/mcp/src/v2026_07_28/task.rs")];
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
     while let Some(folder) = folders.pop() {
