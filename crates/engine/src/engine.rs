@@ -165,6 +165,11 @@ impl Engine {
         }
     }
 
+    /// Whether this process takes no new work any more: it drains, or was fenced.
+    pub fn is_draining(&self) -> bool {
+        *self.inner.stage.borrow() >= Stage::Draining
+    }
+
     /// Resolves when this process takes no new work any more: it drains, or was fenced.
     pub async fn draining(&self) {
         // The sender lives as long as this borrow, so the wait cannot fail.

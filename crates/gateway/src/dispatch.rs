@@ -21,7 +21,7 @@ use longhaul_mcp::{
     reply::{Cache, CacheScope, Discovery, ToolPage},
     rpc_error::{Refusal, RefusalCode, Who},
 };
-use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Slot, Snapshot};
+use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Snapshot};
 
 use gated::{Allowed, Gated};
 pub use held::{Held, Step};
@@ -162,7 +162,7 @@ impl Dispatch {
 
     /// Whether this process takes no new work any more.
     pub fn is_draining(&self) -> bool {
-        self.inner.engine.load().draining
+        self.inner.engine.is_draining()
     }
 
     /// Resolves when this process takes no new work any more.
@@ -279,10 +279,7 @@ impl Dispatch {
                 (Ok(_), None) | (Err(_), Some(_) | None) => Allowed::nothing(()),
             }
         };
-        let scope = Scope {
-            task: Slot::Task(task),
-            ..Scope::default()
-        };
+        let scope = Scope::task(task);
         self.inner.engine.transact(scope, judge).await?;
         Ok(())
     }

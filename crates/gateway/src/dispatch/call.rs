@@ -18,7 +18,7 @@ use longhaul_mcp::{
 };
 use longhaul_store::{Row, Scope, Slot, Snapshot};
 
-use super::{Dispatch, gated::Allowed, held::Held, store_reply};
+use super::{Dispatch, Settings, gated::Allowed, held::Held, store_reply};
 use crate::{
     catalog::Entry,
     gate::{self, Action, View},
@@ -166,7 +166,13 @@ impl Dispatch {
             task: slot,
             ..Scope::default()
         };
-        let (settings, ttl, draining) = (inner.settings.clone(), entry.ttl, self.is_draining());
+        let Settings {
+            open_max,
+            expired_kept,
+            answered_kept,
+            ..
+        } = inner.settings;
+        let (ttl, draining) = (entry.ttl, self.is_draining());
         let judge = move |snapshot: &Snapshot| {
             if let Some(existing) = &snapshot.task {
                 let same = existing.digest == digest || longhaul_core::fault!("one-key-for-any-call");
@@ -178,7 +184,7 @@ impl Dispatch {
             }
             let view = View {
                 open_tasks: snapshot.open_tasks,
-                open_max: settings.open_max,
+                open_max,
                 draining,
                 ..View::of_task(Action::Call, &opening.owner, None)
             };
@@ -193,9 +199,9 @@ impl Dispatch {
             opening.name.clone_from(name);
             opening.birth.expires_at = snapshot.now + ttl;
             opening.purge_after = if at_once || opening.idem.is_some() {
-                opening.birth.expires_at + settings.expired_kept
+                opening.birth.expires_at + expired_kept
             } else {
-                snapshot.now + settings.answered_kept
+                snapshot.now + answered_kept
             };
             Allowed::open(permit, opening, Born::New)
         };

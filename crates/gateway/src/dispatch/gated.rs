@@ -76,6 +76,10 @@ impl Gated {
         self.0.load()
     }
 
+    pub(super) fn is_draining(&self) -> bool {
+        self.0.is_draining()
+    }
+
     pub(super) async fn draining(&self) {
         self.0.draining().await;
     }

@@ -28,7 +28,7 @@ pub struct Held {
     digest: [u8; 32],
     entry: Arc<Entry>,
     offered: Vec<Response>,
-    stream: Stream,
+    stream: Option<Stream>,
     _place: Place,
     promote: Pin<Box<dyn Future<Output = ()> + Send>>,
     promote_due: bool,
@@ -36,9 +36,9 @@ pub struct Held {
     replied: bool,
 }
 
-/// What travels on the call's own stream beside its reply.
+/// What travels on the call's own stream beside its reply: progress, for a client that gave a token (B-55).
 struct Stream {
-    token: Option<longhaul_mcp::request::ProgressToken>,
+    token: longhaul_mcp::request::ProgressToken,
     notes: longhaul_engine::notes::Notes,
     progress: f64,
 }
@@ -69,11 +69,11 @@ impl Dispatch {
             Vec::new()
         };
         Held {
-            stream: Stream {
-                token: call.progress_token,
+            stream: call.progress_token.map(|token| Stream {
+                token,
                 notes: self.inner.engine.notes(task),
                 progress: f64::NEG_INFINITY,
-            },
+            }),
             dispatch: self.clone(),
             caller,
             client,
@@ -93,7 +93,7 @@ impl Dispatch {
 impl Held {
     /// Whether the client asked for something that needs a stream beside the reply, or may have to wait long.
     pub fn wants_stream(&self) -> bool {
-        self.stream.token.is_some() || !self.client.tasks
+        self.stream.is_some() || !self.client.tasks
     }
 
     /// The next thing for the client. Safe to drop and call again.
@@ -125,7 +125,7 @@ impl Held {
         let Some(row) = self.dispatch.row(self.task).await? else {
             return Err(RpcError::task_expired());
         };
-        if let Some(push) = self.stream.next_push() {
+        if let Some(push) = self.stream.as_mut().and_then(Stream::noted) {
             return Ok(Looked::Step(Step::Push(Box::new(push))));
         }
         match &row.task.phase {
@@ -227,7 +227,7 @@ impl Held {
                 self.promote_due = true;
                 None
             }
-            note = self.stream.notes.next(), if self.stream.wants_notes() => self.stream.push(&note),
+            push = Stream::next(self.stream.as_mut()) => Some(push),
         }
     }
 
@@ -265,15 +265,21 @@ enum Looked {
 }
 
 impl Stream {
-    fn wants_notes(&self) -> bool {
-        self.token.is_some()
+    /// The next progress. Waits for ever when there is none, or no stream; safe to drop and call again.
+    async fn next(stream: Option<&mut Stream>) -> Push {
+        let Some(stream) = stream else {
+            return std::future::pending().await;
+        };
+        loop {
+            let note = stream.notes.next().await;
+            if let Some(push) = stream.push(&note) {
+                return push;
+            }
+        }
     }
 
     /// Progress that was noted and not yet sent.
-    fn next_push(&mut self) -> Option<Push> {
-        if !self.wants_notes() {
-            return None;
-        }
+    fn noted(&mut self) -> Option<Push> {
         while let Some(note) = self.notes.try_next() {
             if let Some(push) = self.push(&note) {
                 return Some(push);
@@ -284,13 +290,15 @@ impl Stream {
 
     /// A note as progress, when it is further than all before it.
     fn push(&mut self, note: &[u8]) -> Option<Push> {
-        let token = self.token.clone()?;
         let progress = view::progress(&Note::decode(note))?;
         if progress.progress <= self.progress {
             return None;
         }
         self.progress = progress.progress;
-        Some(Push::Progress { token, progress })
+        Some(Push::Progress {
+            token: self.token.clone(),
+            progress,
+        })
     }
 }
 
