@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{self, IsTerminal},
     os::unix::fs::{DirBuilderExt, MetadataExt},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -302,12 +302,12 @@ fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, F
     let own = std::env::current_exe().map_err(|error| fault("find this program's file", &error))?;
     let host = Arc::new(Host {
         shim: Shim {
-            program: own.clone(),
+            program: own,
             args: vec![OsString::from("__shim")],
         },
         runner: runner.id.to_string(),
         spool,
-        env: environment(&own),
+        env: std::env::vars_os().collect(),
         limits: config.limits.clone(),
         grace: config.tasks.grace,
         questions_max: config.tasks.questions_max,
@@ -321,19 +321,6 @@ fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, F
         })
         .collect();
     Ok(Catalog::new(entries?))
-}
-
-/// This process's environment, with our own program at the end of PATH: a tool's command calls `longhaul ask`.
-fn environment(own: &Path) -> Vec<(OsString, OsString)> {
-    let directory = own.parent().map(PathBuf::from).unwrap_or_default();
-    let mut variables: Vec<(OsString, OsString)> =
-        std::env::vars_os().filter(|(name, _)| name != "PATH").collect();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain([directory]);
-    if let Ok(path) = std::env::join_paths(directories) {
-        variables.push(("PATH".into(), path));
-    }
-    variables
 }
 
 /// Ends what a dead runner's tasks left behind, and says of which nothing is left; called on a thread that may
