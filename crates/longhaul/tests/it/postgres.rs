@@ -2,27 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::Rig;
-
-const TOOLS: &str = r#"
-[tools.echo]
-description = "Prints its text"
-command = ["echo", "{text}"]
-args.text = "string"
-
-[tools.asks]
-description = "Asks where"
-command = ["sh", "-c", "longhaul ask --text 'Which region?' --choices eu,us; echo code $?"]
-
-[tools.sleeps]
-description = "Sleeps"
-command = ["sleep", "600"]
-
-[tools.again]
-description = "The first attempt never ends, the second does"
-command = ["sh", "-c", "test $LONGHAUL_ATTEMPT = 1 && sleep 600; echo attempt $LONGHAUL_ATTEMPT"]
-on_crash = "rerun"
-"#;
+use crate::{serve::TOOLS, support::Rig};
 
 #[test]
 #[cfg_attr(

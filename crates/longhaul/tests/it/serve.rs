@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::Rig;
 
-const TOOLS: &str = r#"
+pub(crate) const TOOLS: &str = r#"
 [tools.echo]
 description = "Prints its text"
 command = ["echo", "{text}"]
