@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getsid, getuid, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getuid, waitpid};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -243,7 +243,9 @@ fn fallen(since: u64, is_known: impl Fn(&Entry) -> bool) -> Vec<Entry> {
 /// look that is already taken.
 fn strays(all: &[Entry]) -> impl Iterator<Item = &Entry> {
     let own = getpid().as_raw_nonzero().get();
-    let session = getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
+    // Read from the same place as theirs. The call for it cannot say 0, which is what a process reads in a container
+    // whose session began outside.
+    let session = tree::read(own).map_or(0, |entry| entry.session);
     let live: BTreeSet<i32> = shims().keys().copied().collect();
     all.iter().filter(move |entry| {
         earlier().is_some_and(|earlier| !earlier.contains(&(entry.pid, entry.started)))
