@@ -26,7 +26,7 @@ use crate::{
     options::Options,
     sweeper,
     tool::Tools,
-    transact::{Done, Judge},
+    transact::{Done, Judge, Keeper},
     watch::{GONE, Hub, Watcher},
     worker,
 };
@@ -105,6 +105,15 @@ impl Engine {
     /// The store's. Nothing was written, except when `Error::ambiguous` says so.
     pub async fn transact<R: Send + 'static>(&self, scope: Scope, judge: Judge<R>) -> Result<Done<R>, Error> {
         self.inner.transact(scope, judge).await
+    }
+
+    /// Changes records and counters, and no task; the reply is given after the commit. A judge that changes nothing
+    /// only reads.
+    ///
+    /// # Errors
+    /// The store's. Nothing was written, except when `Error::ambiguous` says so.
+    pub async fn keep<R: Send + 'static>(&self, scope: Scope, judge: Keeper<R>) -> Result<R, Error> {
+        self.inner.keep(scope, judge).await
     }
 
     /// Reads committed state.

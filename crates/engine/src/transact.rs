@@ -32,6 +32,21 @@ pub enum Verdict<R> {
     Apply(Proposal, R),
 }
 
+/// A change of records and counters alone.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    /// Whose they are, for the audit.
+    pub owner: Owner,
+    /// Records to set or delete.
+    pub records: BTreeMap<RecordKey, Option<Record>>,
+    /// Counters to set.
+    pub counters: BTreeMap<String, Vec<u8>>,
+    /// Who did it, for the audit.
+    pub actor: &'static str,
+    /// What the audit keeps of it; its entries say what happened.
+    pub trail: Trail,
+}
+
 /// A birth: the parts of the row that the caller knows.
 #[derive(Clone, Debug)]
 pub struct Opening {
@@ -122,6 +137,9 @@ pub enum Done<R> {
     Committed(Box<Row>, R),
 }
 
+/// A judge of records and counters alone: what to change, if anything, and the caller's own reply.
+pub type Keeper<R> = Box<dyn FnMut(&Snapshot) -> (Option<Keeping>, R) + Send + 'static>;
+
 /// A judge of the engine's callers.
 pub type Judge<R> = Box<dyn FnMut(&Snapshot) -> Verdict<R> + Send + 'static>;
 
@@ -154,6 +172,28 @@ impl Inner {
             .step(clock::step_id(), scope, judge, OnRefusal::Leave)
             .await?;
         Ok(done.expect("a store calls the judge before it commits a new step"))
+    }
+
+    /// Changes records and counters, and no task.
+    pub(crate) async fn keep<R: Send + 'static>(
+        &self,
+        scope: Scope,
+        mut judge: Keeper<R>,
+    ) -> Result<R, Error> {
+        let id = clock::step_id();
+        let judged = Arc::new(Mutex::new(None));
+        let last = Arc::clone(&judged);
+        let stored = move |snapshot: &Snapshot| {
+            let (keeping, reply) = judge(snapshot);
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+            match keeping {
+                Some(keeping) => Step::Write(Box::new(keeping.write(id, snapshot.now))),
+                None => Step::Nothing,
+            }
+        };
+        self.store.transact(id, scope, Box::new(stored)).await?;
+        let reply = judged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(reply.expect("a store calls the judge before it commits a new step"))
     }
 
     /// One try of a step whose id was minted before. `None` when an earlier try had been committed all the same.
@@ -344,11 +384,6 @@ impl Bench<'_> {
         let mut entries = trail.entries;
         entries.extend(events.iter().map(audit::Event::entry));
         let record = audit::Record {
-            at: self.snapshot.now,
-            step: self.id,
-            tenant: row.owner.tenant.clone(),
-            principal: format!("{} {}", row.owner.issuer, row.owner.subject),
-            app: row.owner.app.clone(),
             session: row.session.clone(),
             task: (self.reference)(row.id),
             trace: trail.trace,
@@ -356,14 +391,56 @@ impl Bench<'_> {
             upstream: trail.upstream,
             actor: actor.to_owned(),
             events: entries,
-            decision: "allow".to_owned(),
             reason: trail.reason,
             status: Status::of(&row.task.phase).name().to_owned(),
             approval: trail.approval,
             latency_ms: trail.latency_ms,
             bytes: trail.bytes,
+            ..record_of(self.id, self.snapshot.now, &row.owner)
         };
         record.encode()
+    }
+}
+
+impl Keeping {
+    fn write(self, id: StepId, now: Millis) -> Write {
+        let record = audit::Record {
+            trace: self.trail.trace,
+            actor: self.actor.to_owned(),
+            events: self.trail.entries,
+            reason: self.trail.reason,
+            ..record_of(id, now, &self.owner)
+        };
+        Write {
+            audit: record.encode(),
+            task: None,
+            counters: self.counters,
+            records: self.records,
+        }
+    }
+}
+
+/// What every audit record says, whatever happened.
+fn record_of(step: StepId, at: Millis, owner: &Owner) -> audit::Record {
+    audit::Record {
+        at,
+        step,
+        tenant: owner.tenant.clone(),
+        principal: format!("{} {}", owner.issuer, owner.subject),
+        app: owner.app.clone(),
+        session: String::new(),
+        task: String::new(),
+        trace: String::new(),
+        tool: String::new(),
+        upstream: String::new(),
+        actor: String::new(),
+        events: Vec::new(),
+        decision: "allow".to_owned(),
+        reason: String::new(),
+        status: String::new(),
+        approval: String::new(),
+        latency_ms: None,
+        bytes: None,
     }
 }
 

@@ -116,6 +116,7 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
         rule: ToolRule {
             mirrors: header::mirrors(&raw(&tool.args.schema)?).map_err(|error| error.to_string())?,
             requires_task: tool.task == config::TaskUse::Required && !tool.asks_first,
+            forbids_task: tool.task == config::TaskUse::Forbidden,
         },
         rules: rules(tool, tasks),
         ttl: tool.ttl.unwrap_or(tasks.ttl),

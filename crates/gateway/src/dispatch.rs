@@ -19,6 +19,7 @@ use longhaul_engine::{Engine, transact::Proposal};
 use longhaul_mcp::{
     Incoming, Reply, Request, RpcError,
     reply::{Cache, CacheScope, Discovery, ToolPage},
+    request::Takes,
     rpc_error::{Refusal, RefusalCode, Who},
 };
 use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Snapshot};
@@ -133,9 +134,15 @@ impl Dispatch {
 
     /// Serves one request.
     pub async fn handle(&self, caller: &Caller, mut incoming: Incoming) -> Handled {
-        incoming.client.tasks &= self.inner.settings.tasks_enabled;
+        if !self.inner.settings.tasks_enabled {
+            incoming.client.takes = Takes::Never;
+        }
         let reply = match incoming.request {
             Request::Discover => Ok(self.discover()),
+            Request::Ping => Ok(Reply::Ack),
+            Request::SetLogLevel(_) => Err(RpcError::method_not_found("logging/setLevel")),
+            Request::TaskResult { .. } => Err(RpcError::method_not_found("tasks/result")),
+            Request::ListTasks { .. } => Err(RpcError::method_not_found("tasks/list")),
             Request::ListTools { cursor } => self.list_tools(cursor.as_deref()),
             Request::CallTool(call) => {
                 return match self.call(caller, incoming.client, call).await {

@@ -134,7 +134,7 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
     drop(bytes);
     match message {
         Err(malformed) => refused(&malformed),
-        Ok(Message::Notice(_)) => StatusCode::ACCEPTED.into_response(),
+        Ok(Message::Notice(_) | Message::Answer(_)) => StatusCode::ACCEPTED.into_response(),
         Ok(Message::Request(mut incoming)) => match name_call(&mut incoming, &parts.headers) {
             Ok(()) => serve(shared, *incoming, accepts_stream(&parts.headers)).await,
             Err(error) => single(&incoming.id, &Reply::Error(error)),
@@ -216,6 +216,9 @@ fn taken(id: &RequestId, reply: &Reply) -> Response {
         | Reply::InputRequired { .. }
         | Reply::TaskCreated(_)
         | Reply::Task(_)
+        | Reply::Outcome(_)
+        | Reply::Tasks(_)
+        | Reply::Cancelled { .. }
         | Reply::Ack
         | Reply::ListenEnded => single(id, reply),
     }

@@ -7,7 +7,7 @@ use crate::{
     frame::{Frame, Obj, Raw, request_id},
     header::Headers,
     malformed::Rule,
-    request::{Answers, Client, LogLevel, ProgressToken},
+    request::{Answers, Asked, Client, LogLevel, ProgressToken, Takes},
 };
 
 /// The tasks extension.
@@ -121,8 +121,13 @@ impl Meta {
     pub(crate) fn client(&self) -> Result<Client, Rule> {
         let info = self.members.obj(CLIENT_INFO).unwrap_or_default();
         Ok(Client {
-            tasks: self.declares_tasks(),
+            takes: if self.declares_tasks() {
+                Takes::WhenSlow
+            } else {
+                Takes::Never
+            },
             answers: self.answers(),
+            asked: Asked::InReply,
             session: self.key(SESSION)?,
             traceparent: self.members.get("traceparent"),
             name: info.get("name"),

@@ -7,7 +7,7 @@ use longhaul_core::{Millis, Phase, QuestionKey};
 
 use crate::{
     frame::Raw,
-    request::{Filter, LogLevel, ProgressToken},
+    request::{Filter, LogLevel, ProgressToken, RequestId},
     rpc_error::RpcError,
 };
 
@@ -31,7 +31,19 @@ pub enum Reply {
     TaskCreated(TaskView),
     /// To [`crate::Request::GetTask`].
     Task(TaskView),
-    /// To [`crate::Request::UpdateTask`] and [`crate::Request::CancelTask`]: taken, and nothing more (C-24).
+    /// To [`crate::Request::TaskResult`]: a task that has ended, with the bodies of its outcome.
+    Outcome(TaskView),
+    /// To [`crate::Request::ListTasks`].
+    Tasks(TaskPage),
+    /// To [`crate::Request::CancelTask`]: taken, or the task had ended before.
+    Cancelled {
+        /// The task as it is now.
+        task: TaskView,
+        /// It was live when the request came (A-56, K-6).
+        was_open: bool,
+    },
+    /// To [`crate::Request::UpdateTask`], [`crate::Request::Ping`] and [`crate::Request::SetLogLevel`]: taken, and
+    /// nothing more (C-24).
     Ack,
     /// The orderly end of a [`crate::Request::Listen`] (B-49).
     ListenEnded,
@@ -44,16 +56,32 @@ pub enum Reply {
 pub enum Push {
     /// The first message of a subscription: the part of its filter that is honoured (B-46).
     Acknowledged(Filter),
-    /// A task of a subscription, exactly as a get would show it now (C-33).
+    /// A task that the client follows, exactly as a get would show it now (C-33, A-59).
     Task(TaskView),
     /// The list of tools changed, for a subscription that asked.
     ToolsChanged,
-    /// Progress of a call on its own stream, for a client that gave a token (B-55).
+    /// Progress of a call, for a client that gave a token (B-55, A-34).
     Progress {
         /// The client's token.
         token: ProgressToken,
         /// How far the work is.
         progress: Progress,
+        /// The sealed id of the task that the call became.
+        task: Option<String>,
+    },
+    /// A question to a session's client, as a request of ours.
+    Question {
+        /// The id of our request.
+        id: RequestId,
+        /// `{"method": …, "params": …}`.
+        ask: Raw,
+        /// The sealed id of the task that asks, when the client was handed one.
+        task: Option<String>,
+    },
+    /// A question that was sent needs no answer any more (D-22).
+    Withdrawn {
+        /// The id of our request.
+        id: RequestId,
     },
     /// A log message of a call on its own stream, for a client that set a level (B-55).
     Log {
@@ -108,6 +136,15 @@ pub struct ToolPage {
     pub next_cursor: Option<String>,
     /// How the page may be cached; all pages of one list share the scope.
     pub cache: Cache,
+}
+
+/// One page of a caller's tasks, the newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskPage {
+    /// The tasks, without what they ask and how they ended.
+    pub tasks: Vec<TaskView>,
+    /// Where the next page begins, if there is one; opaque to the client.
+    pub next_cursor: Option<String>,
 }
 
 /// A tool as it is listed.

@@ -17,6 +17,17 @@ pub enum Message {
     Request(Box<Incoming>),
     /// It wants none and never gets one.
     Notice(Notice),
+    /// It replies to a request of ours: an answer to a question. Of sessions only.
+    Answer(Answer),
+}
+
+/// A client's reply to a request of ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The id of our request, as the client says it.
+    pub id: RequestId,
+    /// The result, or the error object.
+    pub outcome: Result<Raw, Raw>,
 }
 
 /// A request and who sent it.
@@ -83,10 +94,12 @@ pub struct ProgressToken(pub RequestId);
 /// What the client said about itself on one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// It can be handed a task (C-1).
-    pub tasks: bool,
+    /// When it is handed a task in place of a result.
+    pub takes: Takes,
     /// What it can be asked.
     pub answers: Answers,
+    /// How it is asked while its call is no task.
+    pub asked: Asked,
     /// The agent's run that the request belongs to (`dev.longhaul/session`).
     pub session: Option<String>,
     /// W3C trace context, passed on unread.
@@ -95,6 +108,28 @@ pub struct Client {
     pub name: Option<String>,
     /// The program's own version. For people only.
     pub version: Option<String>,
+}
+
+/// When a client is handed a task in place of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Takes {
+    /// Never: it waits for the result, or for the reply that the work goes on (D-44).
+    #[default]
+    Never,
+    /// When the call takes long; the server decides (C-1, C-3).
+    WhenSlow,
+    /// At once: this very call asked for a task.
+    AtOnce,
+}
+
+/// How a client is asked while its call is no task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Asked {
+    /// In the reply; the client repeats the call with the answers (B-37).
+    #[default]
+    InReply,
+    /// By a request of ours on an open stream.
+    OnStream,
 }
 
 /// The kinds of question that a client can answer. None by default: nobody is asked what they did not offer
@@ -116,6 +151,10 @@ pub struct Answers {
 pub enum Request {
     /// Who are you, and what can you do?
     Discover,
+    /// Are you there?
+    Ping,
+    /// Send this session's log messages from this level on.
+    SetLogLevel(LogLevel),
     /// Which tools are there?
     ListTools {
         /// Where the page before ended. An empty one is a cursor too (B-53).
@@ -127,6 +166,16 @@ pub enum Request {
     GetTask {
         /// The sealed id, as it was sent: perhaps malformed, foreign or nobody's.
         task: String,
+    },
+    /// What came of this task? Waits until it has ended.
+    TaskResult {
+        /// The sealed id, as it was sent.
+        task: String,
+    },
+    /// Which tasks do I have?
+    ListTasks {
+        /// Where the page before ended.
+        cursor: Option<String>,
     },
     /// Answers to a task's questions.
     UpdateTask {
@@ -156,6 +205,8 @@ pub struct CallTool {
     pub responses: Vec<Response>,
     /// What the earlier round said must come back. The client can have forged it (B-41).
     pub request_state: Option<String>,
+    /// How long the caller wishes the task to be kept, from its creation, in milliseconds; at least 1.
+    pub ttl_ms: Option<u64>,
     /// Makes the call happen once (`dev.longhaul/idempotencyKey`); 1 to 200 characters.
     pub idempotency_key: Option<String>,
     /// The caller's own JSON object, kept and echoed to the task's owner (`dev.longhaul/metadata`, D-47); at
@@ -175,8 +226,10 @@ pub struct CallTool {
 pub struct ToolRule {
     /// The arguments that headers mirror.
     pub mirrors: Vec<Mirror>,
-    /// A call always becomes a task, so the client must take tasks (C-5).
+    /// A call always becomes a task, so the client must take tasks (C-5, A-41).
     pub requires_task: bool,
+    /// A call never becomes a task, so a client that asks for one is refused.
+    pub forbids_task: bool,
 }
 
 /// One answer: the key of a question, and a bare result object.

@@ -356,6 +356,9 @@ pub(crate) fn kind_word(kind: RecordKind) -> &'static str {
     match kind {
         RecordKind::Spent => "spent",
         RecordKind::Setting => "setting",
+        RecordKind::Session => "session",
+        RecordKind::Join => "join",
+        RecordKind::Patience => "patience",
     }
 }
 

@@ -300,6 +300,12 @@ pub enum RecordKind {
     Spent,
     /// A setting that this database remembers. Nothing writes one today.
     Setting,
+    /// A session of a client: what it and the server agreed on when it began.
+    Session,
+    /// A call without a task whose caller may come back: names the task that an equal call waits for.
+    Join,
+    /// How long an owner's clients have waited before they gave up.
+    Patience,
 }
 
 /// Names one record.

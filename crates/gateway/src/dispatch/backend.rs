@@ -5,7 +5,7 @@ use longhaul_core::{Millis, Outcome, Phase, QuestionKey};
 use longhaul_mcp::{
     Client, Reply as McpReply, RpcError,
     frame::Raw,
-    request::{Answers, CallTool, Response},
+    request::{Answers, CallTool, Response, Takes},
     rpc_error::{self, Data},
 };
 use longhaul_store::{List, Query, Row};
@@ -99,7 +99,7 @@ impl Backend for Dispatch {
             let arguments = Raw::parse(call.arguments.get())
                 .map_err(|_| Error::invalid("the arguments are not a JSON object"))?;
             let client = Client {
-                tasks: true,
+                takes: Takes::WhenSlow,
                 answers: Answers {
                     form: true,
                     url: true,
@@ -115,6 +115,7 @@ impl Backend for Dispatch {
                 request_state: None,
                 idempotency_key: call.key,
                 metadata: None,
+                ttl_ms: None,
                 progress_token: None,
                 log_level: None,
                 related_tasks: Vec::new(),
@@ -485,6 +486,9 @@ fn refused(reply: Box<McpReply>) -> Error {
         | McpReply::InputRequired { .. }
         | McpReply::TaskCreated(_)
         | McpReply::Task(_)
+        | McpReply::Outcome(_)
+        | McpReply::Tasks(_)
+        | McpReply::Cancelled { .. }
         | McpReply::Ack
         | McpReply::ListenEnded => Error::internal(),
     }

@@ -13,7 +13,7 @@ use longhaul_mcp::{
     Client, Reply, RpcError, canon,
     frame::Raw,
     reply::TaskSupport,
-    request::{Answers, CallTool, Response},
+    request::{Answers, CallTool, Response, Takes},
     rpc_error::{Refusal, RefusalCode, Who},
 };
 use longhaul_store::{Row, Scope, Slot, Snapshot};
@@ -151,7 +151,11 @@ impl Dispatch {
     ) -> Result<(TaskId, bool), RpcError> {
         let inner = &self.inner;
         let entry = &checked.entry;
-        let at_once = client.tasks && task_at_once(entry);
+        let at_once = match client.takes {
+            Takes::Never => false,
+            Takes::WhenSlow => task_at_once(entry),
+            Takes::AtOnce => true,
+        };
         let opening = Opening {
             hidden: !at_once,
             ..self.opening(caller, client, call, checked)
@@ -311,7 +315,7 @@ impl Dispatch {
 
 /// What a client must have declared for this tool (B-6, C-5).
 fn declared(entry: &Entry, client: &Client) -> Result<(), RpcError> {
-    if entry.listing.task_support == TaskSupport::Required && !client.tasks {
+    if entry.listing.task_support == TaskSupport::Required && client.takes == Takes::Never {
         return Err(RpcError::needs_tasks(format!(
             "Tool {} runs as a task only: declare the tasks extension",
             entry.listing.name

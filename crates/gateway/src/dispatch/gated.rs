@@ -6,7 +6,7 @@ use longhaul_core::{Millis, TaskId};
 use longhaul_engine::{
     Engine, Load,
     notes::Notes,
-    transact::{Done, Opening, Proposal, Verdict},
+    transact::{Done, Keeping, Opening, Proposal, Verdict},
     watch::Watcher,
 };
 use longhaul_store::{Error, Found, Query, Scope, Snapshot, Stats};
@@ -50,6 +50,19 @@ impl Gated {
         self.0
             .transact(scope, Box::new(move |snapshot| judge(snapshot).0))
             .await
+    }
+
+    /// See [`Engine::keep`]. A change of records needs a permit too.
+    pub(super) async fn keep<R: Send + 'static>(
+        &self,
+        scope: Scope,
+        mut judge: impl FnMut(&Snapshot) -> (Option<(Permit, Keeping)>, R) + Send + 'static,
+    ) -> Result<R, Error> {
+        let judge = move |snapshot: &Snapshot| {
+            let (kept, reply) = judge(snapshot);
+            (kept.map(|(_permit, keeping)| keeping), reply)
+        };
+        self.0.keep(scope, Box::new(judge)).await
     }
 
     pub(super) async fn read(&self, query: Query) -> Result<Found, Error> {

@@ -7,7 +7,7 @@ use longhaul_mcp::{
     Client, Push, Reply, RpcError,
     frame::Raw,
     reply::{InputRequest, TaskSupport},
-    request::{CallTool, Response},
+    request::{CallTool, Response, Takes},
 };
 use longhaul_store::Row;
 
@@ -93,7 +93,7 @@ impl Dispatch {
 impl Held {
     /// Whether the client asked for something that needs a stream beside the reply, or may have to wait long.
     pub fn wants_stream(&self) -> bool {
-        self.stream.is_some() || !self.client.tasks
+        self.stream.is_some() || self.client.takes == Takes::Never
     }
 
     /// The next thing for the client. Safe to drop and call again.
@@ -130,7 +130,7 @@ impl Held {
         }
         match &row.task.phase {
             Phase::Finished(outcome) => {
-                if self.client.tasks && !row.hidden {
+                if self.client.takes != Takes::Never && !row.hidden {
                     return self.hand_out(&row).await;
                 }
                 let reply = plain_reply(outcome);
@@ -150,7 +150,7 @@ impl Held {
 
     /// Whether it is time to hand out the task to a client that takes tasks.
     fn becomes_task(&self, row: &Row) -> bool {
-        if !self.client.tasks || self.entry.listing.task_support == TaskSupport::Forbidden {
+        if self.client.takes == Takes::Never || self.entry.listing.task_support == TaskSupport::Forbidden {
             return false;
         }
         let required = self.entry.listing.task_support == TaskSupport::Required;
@@ -184,7 +184,8 @@ impl Held {
             .iter()
             .all(|asked| matches!(asked.state, QuestionState::Open { .. }));
         let before_task = self.entry.asks_first && row.hidden && nothing_answered;
-        let takes_task = self.client.tasks && self.entry.listing.task_support != TaskSupport::Forbidden;
+        let takes_task =
+            self.client.takes != Takes::Never && self.entry.listing.task_support != TaskSupport::Forbidden;
         if takes_task && !before_task {
             return self.hand_out(row).await;
         }
@@ -298,6 +299,7 @@ impl Stream {
         Some(Push::Progress {
             token: self.token.clone(),
             progress,
+            task: None,
         })
     }
 }

@@ -7,7 +7,7 @@ use longhaul_gateway::{
 };
 use longhaul_mcp::{
     Client as Declared, Incoming, Request, RequestId,
-    request::{Filter, Response},
+    request::{Filter, Response, Takes},
     v2026_07_28 as edge,
 };
 use longhaul_store::Owner;
@@ -30,8 +30,14 @@ fn stranger() -> Caller {
 fn naming(task: &str, like: &Request) -> Option<Request> {
     let task = task.to_owned();
     match like {
-        Request::Discover | Request::ListTools { .. } | Request::CallTool(_) => None,
+        Request::Discover
+        | Request::Ping
+        | Request::SetLogLevel(_)
+        | Request::ListTools { .. }
+        | Request::ListTasks { .. }
+        | Request::CallTool(_) => None,
         Request::GetTask { .. } => Some(Request::GetTask { task }),
+        Request::TaskResult { .. } => Some(Request::TaskResult { task }),
         Request::UpdateTask { responses, .. } => Some(Request::UpdateTask {
             task,
             responses: responses.clone(),
@@ -65,7 +71,7 @@ fn kinds() -> Vec<Request> {
 async fn bytes(world: &World, caller: &Caller, request: Request) -> Vec<u8> {
     let id = RequestId::Integer(1);
     let client = Declared {
-        tasks: true,
+        takes: Takes::WhenSlow,
         ..Declared::default()
     };
     let incoming = Incoming {

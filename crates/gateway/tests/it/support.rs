@@ -394,6 +394,7 @@ fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         },
         rule: ToolRule {
             requires_task: support == TaskSupport::Required,
+            forbids_task: support == TaskSupport::Forbidden,
             ..ToolRule::default()
         },
         rules: Rules {

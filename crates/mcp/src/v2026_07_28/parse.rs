@@ -254,6 +254,7 @@ impl Reader<'_, '_> {
             name: self.text("name")?,
             arguments: arguments.cloned(),
             responses: self.responses()?.unwrap_or_default(),
+            ttl_ms: None,
             request_state: self
                 .param("requestState")
                 .map(|_| self.text("requestState"))

@@ -61,11 +61,18 @@ pub fn push(push: &Push, stream: &RequestId) -> Vec<u8> {
             tag(&mut params, stream);
             ("notifications/tools/list_changed", params)
         }
-        Push::Progress { token, progress } => {
+        // A task's own progress stands in the task (C-37).
+        Push::Progress {
+            token,
+            progress,
+            task: _,
+        } => {
             let mut params = task::progress(progress);
             params.set("progressToken", token);
             ("notifications/progress", params)
         }
+        // B-1: a client of this generation is never sent a request, so it has none to be told of.
+        Push::Question { .. } | Push::Withdrawn { .. } => return Vec::new(),
         Push::Log { level, logger, data } => {
             let mut params = Obj::default();
             params.set("level", level);
@@ -91,6 +98,9 @@ pub fn status(reply: &Reply) -> u16 {
         | Reply::InputRequired { .. }
         | Reply::TaskCreated(_)
         | Reply::Task(_)
+        | Reply::Outcome(_)
+        | Reply::Tasks(_)
+        | Reply::Cancelled { .. }
         | Reply::Ack
         | Reply::ListenEnded => 200,
     }
@@ -133,7 +143,10 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
         Reply::InputRequired { requests, state } => input_required(requests, state.as_deref()),
         Reply::TaskCreated(view) => typed("task", task::plain(view)),
         Reply::Task(view) => complete(task::detailed(view)?),
-        Reply::Ack => complete(Obj::default()),
+        // C-30, K-6: the same for a task that had ended before.
+        Reply::Ack | Reply::Cancelled { .. } => complete(Obj::default()),
+        // K-5: this generation has no way to ask for them.
+        Reply::Outcome(_) | Reply::Tasks(_) => return Err(of_sessions()),
         Reply::ListenEnded => {
             let mut result = complete(Obj::default());
             tag(&mut result, id);
@@ -145,6 +158,13 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
         members.set(meta::SERVER_INFO, &server_info().to_raw())
     });
     Ok(result)
+}
+
+fn of_sessions() -> RpcError {
+    RpcError::internal(
+        "out_of_place",
+        "This reply belongs to another generation of the protocol",
+    )
 }
 
 fn discover(discovery: &Discovery) -> Obj {

@@ -523,7 +523,11 @@ fn progress_and_log_messages_belong_to_their_own_call() {
         message: Some("page 2".to_owned()),
     };
     let token = ProgressToken(RequestId::Integer(30));
-    let shown = notification(&Push::Progress { token, progress });
+    let shown = notification(&Push::Progress {
+        token,
+        progress,
+        task: None,
+    });
     assert_is(Official::Core, "ProgressNotification", &shown);
     assert_eq!(
         shown["params"],

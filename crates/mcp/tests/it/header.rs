@@ -142,6 +142,7 @@ fn rule() -> ToolRule {
     ToolRule {
         mirrors: mirrors(&raw(&schema)).expect("good annotations"),
         requires_task: false,
+        forbids_task: false,
     }
 }
 

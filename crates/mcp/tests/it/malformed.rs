@@ -53,6 +53,7 @@ fn cases() -> Vec<Case> {
     let needs = Some(ToolRule {
         mirrors: Vec::new(),
         requires_task: true,
+        forbids_task: false,
     });
     let bare_call = Post::new("tools/call", json!({ "name": "t", "_meta": bare_meta() }));
     let deep = "[".repeat(100_000);

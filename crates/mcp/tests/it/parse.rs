@@ -4,7 +4,7 @@ use longhaul_core::QuestionKey;
 use longhaul_mcp::{
     Message, Notice, Request, RequestId,
     frame::Raw,
-    request::{Answers, Filter, LogLevel, ProgressToken, Response},
+    request::{Answers, Filter, LogLevel, ProgressToken, Response, Takes},
 };
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn a_call_says_all_it_can_say() {
     });
     let incoming = Post::new("tools/call", params).incoming();
     let client = incoming.client;
-    assert!(client.tasks);
+    assert_eq!(client.takes, Takes::WhenSlow);
     assert_eq!(
         client.answers,
         Answers {
