@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::{
     malformed::{Malformed, Rule},
     request::RequestId,
-    scan::Scanned,
+    scan::{self, Limits, Scanned},
 };
 
 /// One JSON value as it was written. It keeps order, digits and escapes, and its `Debug` shows the length only:
@@ -153,6 +153,13 @@ impl Obj {
         }
     }
 
+    /// As [`Obj::set`], unless there is no value.
+    pub(crate) fn set_some(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+
     /// Removes the member called `name`.
     pub fn take(&mut self, name: &str) -> Option<Raw> {
         let at = self.0.iter().position(|(own, _)| own.is(name))?;
@@ -239,6 +246,23 @@ pub enum Frame {
 }
 
 impl Frame {
+    /// Scans the bytes of a frame and reads it.
+    ///
+    /// # Errors
+    /// The bytes do not pass the scan (E-1), or as [`Frame::read`].
+    pub fn parse(body: &[u8], limits: &Limits) -> Result<Frame, Malformed> {
+        let scanned = scan::frame(body, limits);
+        Frame::read(scanned.map_err(|refused| Malformed::anonymous(Rule::Scan(refused)))?)
+    }
+
+    /// The id to answer to, if there is one.
+    pub fn id(&self) -> Option<&RequestId> {
+        match self {
+            Frame::Request { id, .. } => Some(id),
+            Frame::Notification { .. } | Frame::Response { .. } => None,
+        }
+    }
+
     /// Reads a frame. Members that JSON-RPC does not know are ignored.
     ///
     /// # Errors

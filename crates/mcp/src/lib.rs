@@ -1,12 +1,13 @@
 //! MCP on the wire, without IO: bytes to requests, replies to bytes.
 //!
-//! The path of a frame is [`scan`] (strict, over raw bytes), [`frame`] (members kept in order), [`meta`] (which
+//! The path of a frame is [`scan`] (strict, over raw bytes), [`frame`] (members kept in order), [`edge`] (which
 //! generation), and then the edge of that generation, which makes a [`Request`]. A [`Reply`] goes back through
 //! the same edge. A protocol year is named only in the edges. This crate reads no clock, opens nothing and
 //! knows no store.
 #![forbid(unsafe_code)]
 
 pub mod canon;
+pub mod edge;
 pub mod form;
 pub mod frame;
 pub mod header;
@@ -16,9 +17,12 @@ pub mod reply;
 pub mod request;
 pub mod rpc_error;
 pub mod scan;
+pub mod v2025_11_25;
 pub mod v2026_07_28;
 
 mod hygiene;
+mod params;
+mod shape;
 mod token;
 
 pub use hygiene::clean;

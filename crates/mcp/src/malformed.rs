@@ -55,14 +55,15 @@ pub enum Rule {
         /// The missing member's full name.
         key: &'static str,
     },
-    /// The request opens the older generation, which is not served here (B-15).
-    #[error("Protocol version not supported")]
-    OtherGeneration {
-        /// What is served.
-        supported: &'static [&'static str],
-        /// What was asked for, if it was said.
-        requested: Option<String>,
-    },
+    /// A request of a session does not say which.
+    #[error("`Mcp-Session-Id` is missing")]
+    SessionMissing,
+    /// The version header of a session's request is malformed, or names no version that sessions have.
+    #[error("Header `MCP-Protocol-Version` names no version of a session")]
+    SessionVersion,
+    /// A session is opened where one is open.
+    #[error("`initialize` was sent before")]
+    AlreadyOpen,
     /// A header that must be there is absent (B-22).
     #[error("Header `{header}` is missing")]
     HeaderMissing {
@@ -94,6 +95,18 @@ pub enum Rule {
     MethodNotFound {
         /// The method, fit to be shown.
         method: String,
+    },
+    /// A call asked for a task, and the tool gives none.
+    #[error("Tool {tool} cannot be called as a task")]
+    TaskForbidden {
+        /// The tool, fit to be shown.
+        tool: String,
+    },
+    /// A plain call of a tool that is called as a task only.
+    #[error("Tool {tool} must be called as a task")]
+    TaskRequired {
+        /// The tool, fit to be shown.
+        tool: String,
     },
     /// The client did not declare the tasks extension, and the request needs it (C-5, C-35, C-40).
     #[error("Declare {}", crate::meta::TASKS_EXTENSION)]
@@ -130,6 +143,36 @@ impl Malformed {
 }
 
 impl Rule {
+    /// The HTTP status of a session's request: errors travel with 200, and 404 would say that the session is over
+    /// . Only what is no request of a session at all has a 400.
+    pub fn session_status(&self) -> u16 {
+        match self {
+            Rule::Scan(_)
+            | Rule::Batch
+            | Rule::NotAnObject
+            | Rule::NotJsonRpc2
+            | Rule::BadId
+            | Rule::BadMethod
+            | Rule::ParamsNotAnObject
+            | Rule::UnexpectedResponse
+            | Rule::SessionMissing
+            | Rule::SessionVersion
+            | Rule::AlreadyOpen
+            | Rule::HeaderMissing { .. }
+            | Rule::HeaderMalformed { .. }
+            | Rule::HeaderMismatch { .. } => 400,
+            Rule::MetaMissing { .. }
+            | Rule::UnsupportedVersion { .. }
+            | Rule::NeedsTasks
+            | Rule::MethodNotFound { .. }
+            | Rule::TaskForbidden { .. }
+            | Rule::TaskRequired { .. }
+            | Rule::MetaInvalid { .. }
+            | Rule::ParamInvalid { .. }
+            | Rule::NotFinite { .. } => 200,
+        }
+    }
+
     /// A method that is not offered.
     pub fn method_not_found(method: &str) -> Rule {
         Rule::MethodNotFound {
@@ -154,12 +197,17 @@ impl Rule {
             | Rule::BadId
             | Rule::BadMethod
             | Rule::ParamsNotAnObject
-            | Rule::UnexpectedResponse => rpc_error::INVALID_REQUEST,
+            | Rule::UnexpectedResponse
+            | Rule::SessionMissing
+            | Rule::SessionVersion
+            | Rule::AlreadyOpen => rpc_error::INVALID_REQUEST,
             Rule::HeaderMissing { .. } | Rule::HeaderMalformed { .. } | Rule::HeaderMismatch { .. } => {
                 rpc_error::HEADER_MISMATCH
             }
-            Rule::OtherGeneration { .. } | Rule::UnsupportedVersion { .. } => rpc_error::UNSUPPORTED_VERSION,
-            Rule::MethodNotFound { .. } => rpc_error::METHOD_NOT_FOUND,
+            Rule::UnsupportedVersion { .. } => rpc_error::UNSUPPORTED_VERSION,
+            Rule::MethodNotFound { .. } | Rule::TaskForbidden { .. } | Rule::TaskRequired { .. } => {
+                rpc_error::METHOD_NOT_FOUND
+            }
             Rule::NeedsTasks => rpc_error::MISSING_CAPABILITY,
             Rule::MetaMissing { .. }
             | Rule::MetaInvalid { .. }
@@ -168,8 +216,8 @@ impl Rule {
         }
     }
 
-    /// The HTTP status. Bad parameters travel with 200: with a 400 a client of both generations could take the
-    /// server for an old one.
+    /// The HTTP status of a request without a session. Bad parameters travel with 200: with a 400 a client of
+    /// both generations could take the server for an old one.
     pub fn status(&self) -> u16 {
         match self {
             Rule::Scan(_)
@@ -181,13 +229,15 @@ impl Rule {
             | Rule::ParamsNotAnObject
             | Rule::UnexpectedResponse
             | Rule::MetaMissing { .. }
-            | Rule::OtherGeneration { .. }
+            | Rule::SessionMissing
+            | Rule::SessionVersion
+            | Rule::AlreadyOpen
             | Rule::HeaderMissing { .. }
             | Rule::HeaderMalformed { .. }
             | Rule::HeaderMismatch { .. }
             | Rule::UnsupportedVersion { .. }
             | Rule::NeedsTasks => 400,
-            Rule::MethodNotFound { .. } => 404,
+            Rule::MethodNotFound { .. } | Rule::TaskForbidden { .. } | Rule::TaskRequired { .. } => 404,
             Rule::MetaInvalid { .. } | Rule::ParamInvalid { .. } | Rule::NotFinite { .. } => 200,
         }
     }
@@ -214,12 +264,16 @@ impl Rule {
             Rule::ParamsNotAnObject => "params_not_an_object",
             Rule::UnexpectedResponse => "unexpected_response",
             Rule::MetaMissing { .. } => "meta_missing",
-            Rule::OtherGeneration { .. } => "other_generation",
+            Rule::SessionMissing => "session_missing",
+            Rule::SessionVersion => "session_version",
+            Rule::AlreadyOpen => "already_open",
             Rule::HeaderMissing { .. } => "header_missing",
             Rule::HeaderMalformed { .. } => "header_malformed",
             Rule::HeaderMismatch { .. } => "header_mismatch",
             Rule::UnsupportedVersion { .. } => "unsupported_version",
             Rule::MethodNotFound { .. } => "method_not_found",
+            Rule::TaskForbidden { .. } => "task_forbidden",
+            Rule::TaskRequired { .. } => "task_required",
             Rule::NeedsTasks => "needs_tasks",
             Rule::MetaInvalid { .. } => "meta_invalid",
             Rule::ParamInvalid { .. } => "param_invalid",
@@ -232,12 +286,7 @@ impl Rule {
         let message = self.to_string();
         match self {
             Rule::NeedsTasks => RpcError::needs_tasks(message),
-            Rule::UnsupportedVersion { supported, requested } => {
-                versions(message, supported, Some(requested))
-            }
-            Rule::OtherGeneration { supported, requested } => {
-                versions(message, supported, requested.as_deref())
-            }
+            Rule::UnsupportedVersion { supported, requested } => versions(message, supported, requested),
             Rule::Scan(_)
             | Rule::Batch
             | Rule::NotAnObject
@@ -247,10 +296,15 @@ impl Rule {
             | Rule::ParamsNotAnObject
             | Rule::UnexpectedResponse
             | Rule::MetaMissing { .. }
+            | Rule::SessionMissing
+            | Rule::SessionVersion
+            | Rule::AlreadyOpen
             | Rule::HeaderMissing { .. }
             | Rule::HeaderMalformed { .. }
             | Rule::HeaderMismatch { .. }
             | Rule::MethodNotFound { .. }
+            | Rule::TaskForbidden { .. }
+            | Rule::TaskRequired { .. }
             | Rule::MetaInvalid { .. }
             | Rule::ParamInvalid { .. }
             | Rule::NotFinite { .. } => {
@@ -269,8 +323,8 @@ impl Rule {
     }
 }
 
-/// B-13: `requested` is echoed; the schema wants it even where the client named no version.
-fn versions(message: String, supported: &[&str], requested: Option<&str>) -> RpcError {
-    let data = serde_json::json!({ "supported": supported, "requested": requested.unwrap_or("") });
+/// B-13: `requested` is echoed.
+fn versions(message: String, supported: &[&str], requested: &str) -> RpcError {
+    let data = serde_json::json!({ "supported": supported, "requested": requested });
     RpcError::relayed(rpc_error::UNSUPPORTED_VERSION, message, Raw::of(&data).ok())
 }

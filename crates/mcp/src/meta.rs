@@ -1,11 +1,10 @@
-//! The reserved names of `_meta`, what a client says there about itself, and the generation of a frame.
+//! The reserved names of `_meta`, and what a client says there.
 //!
 //! The edges read `_meta` through this module. Nothing in it is remembered from one request to the next (B-2),
 //! and nothing here trusts what a client says about its name.
 
 use crate::{
-    frame::{Frame, Obj, Raw, request_id},
-    header::Headers,
+    frame::{Obj, Raw, request_id},
     malformed::Rule,
     request::{Answers, Asked, Client, LogLevel, ProgressToken, Takes},
 };
@@ -47,48 +46,10 @@ pub const METADATA_BYTES_MAX: usize = 4096;
 /// The most [`RELATED_TASK_IDS`] that are read; the rest is skipped (C-51).
 pub const RELATED_TASKS_MAX: usize = 16;
 
-/// Which generation a frame opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
-    /// Every request stands for itself.
-    Stateless,
-    /// It opens a session of the older generation.
-    SessionOpen,
-    /// It belongs to a session of the older generation.
-    Session,
-    /// It does not say; it is answered as a stateless request that lacks its `_meta`.
-    Unsaid,
-}
-
-/// The generation of a frame, in the order of wire B.2: `_meta` and the version header first, even for
-/// `initialize` (K-14, Q-28). `stateless_since` is the first version without sessions; versions are dates and
-/// compare as text.
-pub fn generation(headers: Option<&Headers>, frame: &Frame, stateless_since: &str) -> Generation {
-    let (method, params) = match frame {
-        Frame::Request { method, params, .. } | Frame::Notification { method, params } => {
-            (Some(method.as_str()), params.as_ref())
-        }
-        Frame::Response { .. } => (None, None),
-    };
-    let meta = params.and_then(|params| params.obj("_meta"));
-    let header = headers.and_then(|headers| headers.one("mcp-protocol-version").ok().flatten());
-    if meta.is_some_and(|meta| meta.raw(PROTOCOL_VERSION).is_some())
-        || header.is_some_and(|version| version >= stateless_since)
-    {
-        return Generation::Stateless;
-    }
-    if method == Some("initialize") {
-        return Generation::SessionOpen;
-    }
-    if headers.is_some_and(|headers| headers.has("mcp-session-id")) {
-        return Generation::Session;
-    }
-    Generation::Unsaid
-}
-
 /// The `_meta` of a stateless request.
 pub(crate) struct Meta {
-    members: Obj,
+    /// What it says beside what follows.
+    pub(crate) members: Members,
     /// The version the request is written in.
     pub(crate) version: String,
     capabilities: Obj,
@@ -106,7 +67,7 @@ impl Meta {
             .obj(CLIENT_CAPABILITIES)
             .ok_or(missing(CLIENT_CAPABILITIES))?;
         Ok(Meta {
-            members,
+            members: Members(members),
             version,
             capabilities,
         })
@@ -119,37 +80,63 @@ impl Meta {
     }
 
     pub(crate) fn client(&self) -> Result<Client, Rule> {
-        let info = self.members.obj(CLIENT_INFO).unwrap_or_default();
+        let info = self.members.0.obj(CLIENT_INFO).unwrap_or_default();
         Ok(Client {
             takes: if self.declares_tasks() {
                 Takes::WhenSlow
             } else {
                 Takes::Never
             },
-            answers: self.answers(),
+            answers: answers(&self.capabilities),
             asked: Asked::InReply,
-            session: self.key(SESSION)?,
-            traceparent: self.members.get("traceparent"),
+            session: self.members.session()?,
+            traceparent: self.members.traceparent(),
             name: info.get("name"),
             version: info.get("version"),
         })
     }
+}
 
-    /// an elicitation capability that names no mode means forms.
-    fn answers(&self) -> Answers {
-        let elicitation = self.capabilities.obj("elicitation");
-        let mode = |name| {
-            elicitation
-                .as_ref()
-                .is_some_and(|modes| modes.obj(name).is_some())
-        };
-        let url = mode("url");
-        Answers {
-            form: mode("form") || (elicitation.is_some() && !url),
-            url,
-            sampling: self.capabilities.obj("sampling").is_some(),
-            roots: self.capabilities.obj("roots").is_some(),
+/// an elicitation capability that names no mode means forms.
+pub(crate) fn answers(capabilities: &Obj) -> Answers {
+    let elicitation = capabilities.obj("elicitation");
+    let mode = |name| {
+        elicitation
+            .as_ref()
+            .is_some_and(|modes| modes.obj(name).is_some())
+    };
+    let url = mode("url");
+    Answers {
+        form: mode("form") || (elicitation.is_some() && !url),
+        url,
+        sampling: capabilities.obj("sampling").is_some(),
+        roots: capabilities.obj("roots").is_some(),
+    }
+}
+
+/// What `_meta` may say in every generation.
+#[derive(Default)]
+pub(crate) struct Members(Obj);
+
+impl Members {
+    /// The `_meta` of a session's request, which need not have one.
+    pub(crate) fn read(params: Option<&Obj>) -> Result<Members, Rule> {
+        match params.and_then(|params| params.raw("_meta")).map(Raw::read) {
+            None => Ok(Members::default()),
+            Some(Ok(members)) => Ok(Members(members)),
+            Some(Err(_)) => Err(Rule::ParamInvalid {
+                member: "_meta",
+                must_be: "an object",
+            }),
         }
+    }
+
+    pub(crate) fn session(&self) -> Result<Option<String>, Rule> {
+        self.key(SESSION)
+    }
+
+    pub(crate) fn traceparent(&self) -> Option<String> {
+        self.0.get("traceparent")
     }
 
     pub(crate) fn idempotency_key(&self) -> Result<Option<String>, Rule> {
@@ -157,7 +144,7 @@ impl Meta {
     }
 
     fn key(&self, key: &'static str) -> Result<Option<String>, Rule> {
-        let Some(value) = self.members.raw(key) else {
+        let Some(value) = self.0.raw(key) else {
             return Ok(None);
         };
         match value.read::<String>() {
@@ -170,7 +157,7 @@ impl Meta {
     }
 
     pub(crate) fn metadata(&self) -> Result<Option<Raw>, Rule> {
-        match self.members.raw(METADATA) {
+        match self.0.raw(METADATA) {
             None => Ok(None),
             Some(value) if value.text().starts_with('{') && value.text().len() <= METADATA_BYTES_MAX => {
                 Ok(Some(value.clone()))
@@ -183,7 +170,7 @@ impl Meta {
     }
 
     pub(crate) fn progress_token(&self) -> Result<Option<ProgressToken>, Rule> {
-        match self.members.raw("progressToken").map(request_id) {
+        match self.0.raw("progressToken").map(request_id) {
             None => Ok(None),
             Some(Some(token)) => Ok(Some(ProgressToken(token))),
             Some(None) => Err(Rule::MetaInvalid {
@@ -194,7 +181,7 @@ impl Meta {
     }
 
     pub(crate) fn log_level(&self) -> Result<Option<LogLevel>, Rule> {
-        match self.members.raw(LOG_LEVEL).map(Raw::read) {
+        match self.0.raw(LOG_LEVEL).map(Raw::read) {
             None => Ok(None),
             Some(Ok(level)) => Ok(Some(level)),
             Some(Err(_)) => Err(Rule::MetaInvalid {
@@ -206,7 +193,7 @@ impl Meta {
 
     /// Advisory, so what does not fit is treated as absent (C-50).
     pub(crate) fn related_tasks(&self) -> Vec<String> {
-        let mut tasks: Vec<String> = self.members.get(RELATED_TASK_IDS).unwrap_or_default();
+        let mut tasks: Vec<String> = self.0.get(RELATED_TASK_IDS).unwrap_or_default();
         tasks.truncate(RELATED_TASKS_MAX);
         tasks
     }

@@ -99,6 +99,8 @@ pub enum Push {
 pub struct Discovery {
     /// The tasks extension is offered.
     pub tasks: bool,
+    /// A session's client may list its own tasks.
+    pub tasks_list: bool,
     /// Listeners are told when the list of tools changes.
     pub tools_change: bool,
     /// Log messages of a call are sent to clients that set a level.

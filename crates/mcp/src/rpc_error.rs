@@ -123,6 +123,30 @@ impl RefusalCode {
 }
 
 impl RpcError {
+    /// The HTTP status that a refusal travels with, in every generation; 200 for all else.
+    pub(crate) fn refusal_status(&self) -> u16 {
+        let Data::Refusal(refusal) = &self.data else {
+            return 200;
+        };
+        if refusal.reason.starts_with("upstream_") {
+            return 502;
+        }
+        match RefusalCode::ALL
+            .into_iter()
+            .find(|code| code.number() == self.code)
+        {
+            Some(RefusalCode::OverLimit | RefusalCode::Loop) => 429,
+            Some(RefusalCode::StoreUnavailable | RefusalCode::Draining) => 503,
+            Some(
+                RefusalCode::NotAllowed
+                | RefusalCode::Approval
+                | RefusalCode::Stopped
+                | RefusalCode::Screened,
+            )
+            | None => 200,
+        }
+    }
+
     /// A no from the gate or from the state of the server.
     pub fn refused(code: RefusalCode, message: impl Into<Cow<'static, str>>, refusal: Refusal) -> RpcError {
         RpcError {

@@ -7,7 +7,7 @@ mod parse;
 mod render;
 mod task;
 
-pub use parse::{Offer, parse};
+pub use parse::parse;
 pub use render::{push, render, render_error, render_malformed, status};
 
 /// The version of the protocol.

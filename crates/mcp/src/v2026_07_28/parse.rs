@@ -1,84 +1,39 @@
 //! Frame to request. The checks stand in the order of wire B.3, so that a frame that breaks several rules is
 //! always refused for the same one; ownership and state are the caller's, after all of these.
 
-use super::{SUPPORTED, VERSION};
+use super::SUPPORTED;
 use crate::{
-    canon, clean,
-    frame::{Frame, Obj, Raw, request_id},
+    clean,
+    edge::Offer,
+    frame::{Frame, Obj, Raw},
     header::Headers,
     malformed::{Malformed, Rule},
-    meta::{self, Generation, Meta},
-    request::{CallTool, Filter, Incoming, Message, Notice, Request, RequestId, Response, ToolRule},
-    scan::{self, Limits},
+    meta::Meta,
+    params::{Params, notice},
+    request::{CallTool, Filter, Incoming, Message, Request, RequestId, Response, ToolRule},
 };
 
-/// What is offered, as far as the form of a frame depends on it.
-#[derive(Clone, Copy)]
-pub struct Offer<'a> {
-    /// The methods of tasks are served. (A server that gives out no new tasks may still serve its open ones.)
-    pub tasks: bool,
-    /// Refuse a request about a task that lacks its `Mcp-Name`, instead of serving it.
-    pub strict_headers: bool,
-    /// For the scan.
-    pub limits: Limits,
-    /// The rules of the tool of this name; `None` when there is no such tool, which is not judged here.
-    pub tool: &'a dyn Fn(&str) -> Option<&'a ToolRule>,
-}
-
-/// Reads one frame. `headers` are those of its HTTP request; `None` on stdio, where there are none.
+/// Reads a frame of this generation. `headers` are those of its HTTP request; `None` on stdio, where there are
+/// none.
 ///
 /// # Errors
 /// The first rule that the frame breaks.
-pub fn parse(headers: Option<&Headers>, body: &[u8], offer: &Offer<'_>) -> Result<Message, Malformed> {
-    let scanned =
-        scan::frame(body, &offer.limits).map_err(|refused| Malformed::anonymous(Rule::Scan(refused)))?;
-    let frame = Frame::read(scanned)?;
-    let generation = meta::generation(headers, &frame, VERSION);
+pub fn parse(headers: Option<&Headers>, frame: Frame, offer: &Offer<'_>) -> Result<Message, Malformed> {
     match frame {
         Frame::Response { .. } => Err(Malformed::anonymous(Rule::UnexpectedResponse)),
         Frame::Notification { method, params } => Ok(Message::Notice(notice(&method, params.as_ref()))),
         Frame::Request { id, method, params } => {
-            let request = match generation {
-                Generation::Stateless | Generation::Unsaid => Reader {
-                    headers,
-                    offer,
-                    method: &method,
-                    params: params.as_ref(),
-                }
-                .read(id.clone()),
-                Generation::SessionOpen | Generation::Session => Err(other_generation(params.as_ref())),
+            let reader = Reader {
+                headers,
+                offer,
+                method: &method,
+                params: Params(params.as_ref()),
             };
-            match request {
+            match reader.read(id.clone()) {
                 Ok(incoming) => Ok(Message::Request(Box::new(incoming))),
                 Err(rule) => Err(Malformed { id: Some(id), rule }),
             }
         }
-    }
-}
-
-/// B-15: who opens the older generation is told what is served.
-fn other_generation(params: Option<&Obj>) -> Rule {
-    let requested = params.and_then(|params| params.get::<String>("protocolVersion"));
-    Rule::OtherGeneration {
-        supported: SUPPORTED,
-        requested: requested.map(|text| clean(&text, 100)),
-    }
-}
-
-/// B-34, B-61: a malformed cancellation is ignored like one of a finished request.
-fn notice(method: &str, params: Option<&Obj>) -> Notice {
-    if method != "notifications/cancelled" {
-        return Notice::Ignored;
-    }
-    let request = params
-        .and_then(|params| params.raw("requestId"))
-        .and_then(request_id);
-    match request {
-        Some(request) => Notice::Cancelled {
-            request,
-            reason: params.and_then(|params| params.get("reason")),
-        },
-        None => Notice::Ignored,
     }
 }
 
@@ -112,12 +67,12 @@ struct Reader<'a, 'o> {
     headers: Option<&'a Headers>,
     offer: &'a Offer<'o>,
     method: &'a str,
-    params: Option<&'a Obj>,
+    params: Params<'a>,
 }
 
 impl Reader<'_, '_> {
     fn read(&self, id: RequestId) -> Result<Incoming, Rule> {
-        let meta = Meta::read(self.params)?;
+        let meta = Meta::read(self.params.0)?;
         if let Some(headers) = self.headers {
             headers.must_say("mcp-protocol-version", &meta.version)?;
             headers.must_say("mcp-method", self.method)?;
@@ -143,18 +98,6 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn param(&self, member: &str) -> Option<&Raw> {
-        self.params.and_then(|params| params.raw(member))
-    }
-
-    fn text(&self, member: &'static str) -> Result<String, Rule> {
-        let text = self.param(member).and_then(|value| value.read().ok());
-        text.ok_or(Rule::ParamInvalid {
-            member,
-            must_be: "a string",
-        })
-    }
-
     /// B-21, C-46. True when the header is absent where that is let pass.
     fn check_name_header(&self, method: Method) -> Result<bool, Rule> {
         let (member, is_lenient) = match method {
@@ -168,7 +111,7 @@ impl Reader<'_, '_> {
             return Ok(false);
         };
         // A body without the name is refused with the other parameters.
-        let Ok(body) = self.text(member) else {
+        let Ok(body) = self.params.text(member) else {
             return Ok(false);
         };
         match headers.must_say("mcp-name", &body) {
@@ -182,7 +125,7 @@ impl Reader<'_, '_> {
         if method != Method::CallTool {
             return None;
         }
-        (self.offer.tool)(&self.text("name").ok()?)
+        (self.offer.tool)(&self.params.text("name").ok()?)
     }
 
     fn check_mirrors(&self, method: Method) -> Result<(), Rule> {
@@ -191,7 +134,7 @@ impl Reader<'_, '_> {
         };
         tool.mirrors
             .iter()
-            .try_for_each(|mirror| mirror.check(headers, self.param("arguments")))
+            .try_for_each(|mirror| mirror.check(headers, self.params.raw("arguments")))
     }
 
     /// K-9: before any look-up, so an undeclared client learns nothing about ids.
@@ -210,7 +153,7 @@ impl Reader<'_, '_> {
     }
 
     fn asks_for_tasks(&self) -> bool {
-        let filter = self.params.and_then(|params| params.obj("notifications"));
+        let filter = self.params.0.and_then(|params| params.obj("notifications"));
         filter.is_some_and(|filter| filter.raw("taskIds").is_some())
     }
 
@@ -218,57 +161,43 @@ impl Reader<'_, '_> {
         match method {
             Method::Discover => Ok(Request::Discover),
             Method::ListTools => {
-                let cursor = self.param("cursor").map(|_| self.text("cursor")).transpose()?;
+                let cursor = self.params.text_if_any("cursor")?;
                 Ok(Request::ListTools { cursor })
             }
             Method::CallTool => self.call(meta).map(Request::CallTool),
             Method::GetTask => Ok(Request::GetTask {
-                task: self.text("taskId")?,
+                task: self.params.text("taskId")?,
             }),
             Method::UpdateTask => {
-                let task = self.text("taskId")?;
+                let task = self.params.text("taskId")?;
                 let responses = self.responses()?.ok_or(BAD_RESPONSES)?;
                 Ok(Request::UpdateTask { task, responses })
             }
             Method::CancelTask => Ok(Request::CancelTask {
-                task: self.text("taskId")?,
+                task: self.params.text("taskId")?,
             }),
             Method::Listen => self.filter().map(Request::Listen),
         }
     }
 
     fn call(&self, meta: &Meta) -> Result<CallTool, Rule> {
-        let arguments = self.param("arguments");
-        if let Some(arguments) = arguments {
-            if !arguments.text().starts_with('{') {
-                return Err(Rule::ParamInvalid {
-                    member: "arguments",
-                    must_be: "an object",
-                });
-            }
-            canon::check_finite(arguments).map_err(|bad| Rule::NotFinite {
-                path: clean(&bad.path, 200),
-            })?;
-        }
+        let arguments = self.params.arguments()?;
         Ok(CallTool {
-            name: self.text("name")?,
-            arguments: arguments.cloned(),
+            name: self.params.text("name")?,
+            arguments,
             responses: self.responses()?.unwrap_or_default(),
             ttl_ms: None,
-            request_state: self
-                .param("requestState")
-                .map(|_| self.text("requestState"))
-                .transpose()?,
-            idempotency_key: meta.idempotency_key()?,
-            metadata: meta.metadata()?,
-            progress_token: meta.progress_token()?,
-            log_level: meta.log_level()?,
-            related_tasks: meta.related_tasks(),
+            request_state: self.params.text_if_any("requestState")?,
+            idempotency_key: meta.members.idempotency_key()?,
+            metadata: meta.members.metadata()?,
+            progress_token: meta.members.progress_token()?,
+            log_level: meta.members.log_level()?,
+            related_tasks: meta.members.related_tasks(),
         })
     }
 
     fn responses(&self) -> Result<Option<Vec<Response>>, Rule> {
-        let Some(map) = self.param("inputResponses") else {
+        let Some(map) = self.params.raw("inputResponses") else {
             return Ok(None);
         };
         let map: Obj = map.read().map_err(|_| BAD_RESPONSES)?;
@@ -292,6 +221,7 @@ impl Reader<'_, '_> {
         };
         let asked = self
             .params
+            .0
             .and_then(|params| params.obj("notifications"))
             .ok_or(bad("an object"))?;
         let tools = match asked.raw("toolsListChanged").map(Raw::read::<bool>) {

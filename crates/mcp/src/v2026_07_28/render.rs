@@ -1,6 +1,4 @@
-//! Reply to frame, and notifications. Every frame is one line of JSON without a line break at its end.
-
-use serde::Serialize;
+//! Reply to frame, and notifications.
 
 use super::{SUPPORTED, task};
 use crate::{
@@ -9,30 +7,21 @@ use crate::{
     meta,
     reply::{Cache, CacheScope, Discovery, InputRequest, Push, Reply, Tool, ToolPage},
     request::{Filter, RequestId},
-    rpc_error::{self, Data, RefusalCode, RpcError},
+    rpc_error::{self, RpcError},
+    shape,
 };
 
 /// The frame of a reply to the request `id`.
 pub fn render(reply: &Reply, id: &RequestId) -> Vec<u8> {
     match result(reply, id) {
-        Ok(result) => {
-            let mut frame = envelope();
-            frame.set("id", id);
-            frame.set("result", &result.to_raw());
-            bytes(&frame)
-        }
+        Ok(result) => shape::result_frame(id, &result),
         Err(error) => render_error(&error, Some(id)),
     }
 }
 
 /// The frame of an error; without an id when the request's could not be read.
 pub fn render_error(error: &RpcError, id: Option<&RequestId>) -> Vec<u8> {
-    let mut frame = envelope();
-    if let Some(id) = id {
-        frame.set("id", id);
-    }
-    frame.set("error", &error_object(error).to_raw());
-    bytes(&frame)
+    shape::error_frame(error, id)
 }
 
 /// The frame that answers a malformed one.
@@ -67,24 +56,18 @@ pub fn push(push: &Push, stream: &RequestId) -> Vec<u8> {
             progress,
             task: _,
         } => {
-            let mut params = task::progress(progress);
+            let mut params = shape::progress(progress);
             params.set("progressToken", token);
             ("notifications/progress", params)
         }
         // B-1: a client of this generation is never sent a request, so it has none to be told of.
         Push::Question { .. } | Push::Withdrawn { .. } => return Vec::new(),
         Push::Log { level, logger, data } => {
-            let mut params = Obj::default();
-            params.set("level", level);
-            set_some(&mut params, "logger", logger.as_ref());
-            params.set("data", data);
+            let params = shape::log(*level, logger.as_deref(), data);
             ("notifications/message", params)
         }
     };
-    let mut frame = envelope();
-    frame.set("method", method);
-    frame.set("params", &params.to_raw());
-    bytes(&frame)
+    shape::notification(method, &params)
 }
 
 /// The HTTP status of a reply, in the table of wire B.3 and the refusals of the product. Answers to malformed
@@ -112,26 +95,9 @@ fn error_status(error: &RpcError) -> u16 {
         | rpc_error::INVALID_REQUEST
         | rpc_error::HEADER_MISMATCH
         | rpc_error::MISSING_CAPABILITY
-        | rpc_error::UNSUPPORTED_VERSION => return 400,
-        rpc_error::METHOD_NOT_FOUND => return 404,
-        _ => {}
-    }
-    let Data::Refusal(refusal) = &error.data else {
-        return 200;
-    };
-    if refusal.reason.starts_with("upstream_") {
-        return 502;
-    }
-    match RefusalCode::ALL
-        .into_iter()
-        .find(|code| code.number() == error.code)
-    {
-        Some(RefusalCode::OverLimit | RefusalCode::Loop) => 429,
-        Some(RefusalCode::StoreUnavailable | RefusalCode::Draining) => 503,
-        Some(
-            RefusalCode::NotAllowed | RefusalCode::Approval | RefusalCode::Stopped | RefusalCode::Screened,
-        )
-        | None => 200,
+        | rpc_error::UNSUPPORTED_VERSION => 400,
+        rpc_error::METHOD_NOT_FOUND => 404,
+        _ => error.refusal_status(),
     }
 }
 
@@ -146,7 +112,7 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
         // C-30, K-6: the same for a task that had ended before.
         Reply::Ack | Reply::Cancelled { .. } => complete(Obj::default()),
         // K-5: this generation has no way to ask for them.
-        Reply::Outcome(_) | Reply::Tasks(_) => return Err(of_sessions()),
+        Reply::Outcome(_) | Reply::Tasks(_) => return Err(shape::out_of_place()),
         Reply::ListenEnded => {
             let mut result = complete(Obj::default());
             tag(&mut result, id);
@@ -155,16 +121,9 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
         Reply::Error(error) => return Err(error.clone()),
     };
     result.edit("_meta", |members| {
-        members.set(meta::SERVER_INFO, &server_info().to_raw())
+        members.set(meta::SERVER_INFO, &shape::server_info().to_raw())
     });
     Ok(result)
-}
-
-fn of_sessions() -> RpcError {
-    RpcError::internal(
-        "out_of_place",
-        "This reply belongs to another generation of the protocol",
-    )
 }
 
 fn discover(discovery: &Discovery) -> Obj {
@@ -183,7 +142,7 @@ fn discover(discovery: &Discovery) -> Obj {
     let mut result = Obj::default();
     result.set("supportedVersions", SUPPORTED);
     result.set("capabilities", &capabilities.to_raw());
-    set_some(&mut result, "instructions", discovery.instructions.as_ref());
+    result.set_some("instructions", discovery.instructions.as_ref());
     set_cache(&mut result, discovery.cache);
     result
 }
@@ -192,7 +151,7 @@ fn tools(page: &ToolPage) -> Obj {
     let tools: Vec<Raw> = page.tools.iter().map(|listed| tool(listed).to_raw()).collect();
     let mut result = Obj::default();
     result.set("tools", &tools);
-    set_some(&mut result, "nextCursor", page.next_cursor.as_ref());
+    result.set_some("nextCursor", page.next_cursor.as_ref());
     set_cache(&mut result, page.cache);
     result
 }
@@ -201,22 +160,12 @@ fn tools(page: &ToolPage) -> Obj {
 fn tool(tool: &Tool) -> Obj {
     let mut out = Obj::default();
     out.set("name", &tool.name);
-    set_some(&mut out, "title", tool.title.as_ref());
-    set_some(&mut out, "description", tool.description.as_ref());
+    out.set_some("title", tool.title.as_ref());
+    out.set_some("description", tool.description.as_ref());
     out.set("inputSchema", &tool.input_schema);
-    set_some(&mut out, "outputSchema", tool.output_schema.as_ref());
-    let mut hints = Obj::default();
-    set_some(&mut hints, "readOnlyHint", tool.annotations.read_only.as_ref());
-    set_some(
-        &mut hints,
-        "destructiveHint",
-        tool.annotations.destructive.as_ref(),
-    );
-    set_some(&mut hints, "idempotentHint", tool.annotations.idempotent.as_ref());
-    set_some(&mut hints, "openWorldHint", tool.annotations.open_world.as_ref());
-    if !hints.0.is_empty() {
-        out.set("annotations", &hints.to_raw());
-    }
+    out.set_some("outputSchema", tool.output_schema.as_ref());
+    let hints = shape::hints(&tool.annotations);
+    out.set_some("annotations", hints.map(|hints| hints.to_raw()).as_ref());
     out
 }
 
@@ -230,7 +179,7 @@ fn input_required(requests: &[InputRequest], state: Option<&str>) -> Obj {
             .for_each(|request| map.set(&request.key, &request.ask));
         result.set("inputRequests", &map.to_raw());
     }
-    set_some(&mut result, "requestState", state);
+    result.set_some("requestState", state);
     typed("input_required", result)
 }
 
@@ -240,19 +189,7 @@ fn acknowledged(filter: &Filter) -> Obj {
     if filter.tools_list_changed {
         out.set("toolsListChanged", &true);
     }
-    set_some(&mut out, "taskIds", filter.tasks.as_ref());
-    out
-}
-
-pub(super) fn error_object(error: &RpcError) -> Obj {
-    let mut out = Obj::default();
-    out.set("code", &error.code);
-    out.set("message", &error.message);
-    match &error.data {
-        Data::None => {}
-        Data::Refusal(refusal) => out.set("data", refusal),
-        Data::Raw(data) => out.set("data", data),
-    }
+    out.set_some("taskIds", filter.tasks.as_ref());
     out
 }
 
@@ -281,29 +218,4 @@ fn tag(message: &mut Obj, subscription: &RequestId) {
     message.edit("_meta", |members| {
         members.set(meta::SUBSCRIPTION_ID, subscription)
     });
-}
-
-fn server_info() -> Obj {
-    let mut info = Obj::default();
-    info.set("name", "longhaul");
-    info.set("version", env!("CARGO_PKG_VERSION"));
-    info
-}
-
-pub(super) fn set_some(out: &mut Obj, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
-    if let Some(value) = value {
-        out.set(name, value);
-    }
-}
-
-fn envelope() -> Obj {
-    let mut frame = Obj::default();
-    frame.set("jsonrpc", "2.0");
-    frame
-}
-
-fn bytes(frame: &Obj) -> Vec<u8> {
-    let mut text = String::new();
-    frame.write(&mut text);
-    text.into_bytes()
 }

@@ -66,6 +66,7 @@ fn returned(body: &str, is_error: bool) -> Phase {
 fn discovery_names_versions_and_capabilities() {
     let discovery = Discovery {
         tasks: true,
+        tasks_list: true,
         tools_change: true,
         logging: true,
         instructions: Some("Hi.".to_owned()),
@@ -94,6 +95,7 @@ fn discovery_names_versions_and_capabilities() {
     );
     let plain = Discovery {
         tasks: false,
+        tasks_list: false,
         tools_change: false,
         logging: false,
         instructions: None,

@@ -238,7 +238,7 @@ fn a_listener_hears_only_what_it_asks_for_and_what_is_offered() {
 fn notifications_want_no_reply() {
     let notice = |text: &str| match Post::raw(text).read().expect("taken") {
         Message::Notice(notice) => notice,
-        other => panic!("{other:?}"),
+        other @ (Message::Request(_) | Message::Answer(_)) => panic!("{other:?}"),
     };
     let cancelled =
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":41,"reason":"closed"}}"#;

@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 use longhaul_core::{Millis, Phase};
 use longhaul_mcp::{
     Incoming, Malformed, Message, Request, TaskView, ToolRule,
-    frame::Raw,
+    edge::Offer,
+    frame::{Frame, Raw},
     header::Headers,
     scan::Limits,
-    v2026_07_28::{self, Offer},
+    v2026_07_28,
 };
 use serde_json::{Value, json};
 
@@ -97,11 +98,13 @@ impl Post {
         let tool = |_: &str| self.tool.as_ref();
         let offer = Offer {
             tasks: self.tasks,
+            tasks_list: self.tasks,
             strict_headers: self.strict,
             limits: Limits::default(),
             tool: &tool,
         };
-        v2026_07_28::parse(headers.as_ref(), &self.body, &offer)
+        let frame = Frame::parse(&self.body, &offer.limits)?;
+        v2026_07_28::parse(headers.as_ref(), frame, &offer)
     }
 
     pub(crate) fn incoming(&self) -> Incoming {
