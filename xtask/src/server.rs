@@ -1,0 +1,183 @@
+//! `longhaul serve` for a rig: on a free port, with a configuration of the rig's own.
+//!
+//! Called by `conformance` and `clients`. The server is ended when it is dropped.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Outcome,
+    program::Program,
+    workspace::{root, target},
+};
+
+const START_MAX: Duration = Duration::from_secs(20);
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// The binary under test: the one in `LONGHAUL_BINARY`, else the one of this workspace, built now.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn binary() -> Result<PathBuf, String> {
+    if let Some(binary) = std::env::var_os("LONGHAUL_BINARY") {
+        return Ok(PathBuf::from(binary));
+    }
+    Program::cargo()
+        .args(["build", "--locked", "-p", "longhaul"])
+        .run()?;
+    Ok(target()?.join("debug/longhaul"))
+}
+
+/// A folder under the target directory, empty now.
+///
+/// # Errors
+/// When it cannot be cleared or made.
+pub(crate) fn empty_folder(name: &str) -> Result<PathBuf, String> {
+    let folder = target()?.join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .map_err(|error| format!("cannot clear `{}`: {error}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// A server with the `longhaul.toml` of a rig, and its state and log in the folder of the run's results.
+pub(crate) struct Server {
+    child: Child,
+    binary: PathBuf,
+    rig: PathBuf,
+    results: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    /// Starts it and waits until it answers.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer in time; its log is in the message.
+    pub(crate) fn start(binary: &Path, rig: &str, results: &Path) -> Result<Server, String> {
+        let (binary, rig, results) = (binary.to_path_buf(), root().join(rig), results.to_path_buf());
+        let port = free_port()?;
+        let child = spawn(&binary, &rig, &results, port)?;
+        let mut server = Server {
+            child,
+            binary,
+            rig,
+            results,
+            port,
+        };
+        server.wait()?;
+        Ok(server)
+    }
+
+    /// Where it serves MCP.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// Kills it with -9, and starts it again on the same state and port.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn kill_and_start(&mut self) -> Outcome {
+        self.child
+            .kill()
+            .and_then(|()| self.child.wait())
+            .map_err(|error| format!("cannot kill the server: {error}"))?;
+        self.child = spawn(&self.binary, &self.rig, &self.results, self.port)?;
+        self.wait()
+    }
+
+    /// Waits until the server answers HTTP.
+    fn wait(&mut self) -> Outcome {
+        let log = log(&self.results);
+        let start = Instant::now();
+        while start.elapsed() < START_MAX {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("the server ended with {status}:\n{said}"));
+            }
+            if answers(self.port) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(format!(
+            "the server does not answer after {} s; see `{}`",
+            START_MAX.as_secs(),
+            log.display()
+        ))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let ended = Program::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .run()
+            .is_ok();
+        let start = Instant::now();
+        while ended && start.elapsed() < END_MAX {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if self.child.kill().is_ok() && self.child.wait().is_err() {
+            println!("the server could not be waited for");
+        }
+    }
+}
+
+fn log(results: &Path) -> PathBuf {
+    results.join("server.log")
+}
+
+fn spawn(binary: &Path, rig: &Path, results: &Path, port: u16) -> Result<Child, String> {
+    let log = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log(results))
+        .map_err(|error| format!("cannot make a log: {error}"))?;
+    let output = log
+        .try_clone()
+        .map_err(|error| format!("cannot use the log twice: {error}"))?;
+    Program::new(binary)
+        .args(["serve", "--config", "longhaul.toml", "--state"])
+        .args([results.join("state")])
+        .args(["--bind", &format!("127.0.0.1:{port}")])
+        .folder(rig)
+        .into_command()
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(log)
+        .spawn()
+        .map_err(|error| format!("cannot start the server: {error}"))
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
+    listener
+        .local_addr()
+        .map(|address| address.port())
+        .map_err(|error| format!("no free port: {error}"))
+}
+
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let request = format!("GET /livez HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    let mut first = [0; 5];
+    stream.set_read_timeout(Some(Duration::from_secs(2))).is_ok()
+        && stream.write_all(request.as_bytes()).is_ok()
+        && stream.read_exact(&mut first).is_ok()
+        && &first == b"HTTP/"
+}
