@@ -6,7 +6,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use longhaul_core::{Span, task::Rules};
 use longhaul_engine::tool::{Tool as Work, Tools};
-use longhaul_mcp::{ToolRule, frame::Raw, reply::Tool as Listing, request::Answers};
+use longhaul_mcp::{
+    ToolRule,
+    frame::Raw,
+    reply::Tool as Listing,
+    request::{Answers, Takes},
+};
+
+use crate::config::{Hold, OnAbandon, ShowSchema};
 
 /// Every tool of this server, in the order in which the config names them (B-53).
 #[derive(Clone, Default)]
@@ -31,10 +38,54 @@ pub struct Entry {
     pub asks_first: bool,
     /// What a client must declare, or the call is refused before it begins (B-6).
     pub needs: Answers,
+    /// How its calls without a task are held.
+    pub holding: Holding,
     /// Looks at the arguments.
     pub arguments: Arc<dyn Arguments>,
     /// Runs one attempt.
     pub work: Arc<dyn Work>,
+}
+
+/// How calls of a tool are held whose caller takes no task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// For how long.
+    pub hold: Hold,
+    /// An equal call waits for one whose caller left.
+    pub join: bool,
+    /// What becomes of the work when the caller leaves.
+    pub on_abandon: OnAbandon,
+    /// Whom the tool's output schema is listed to.
+    pub show_schema: ShowSchema,
+}
+
+impl Default for Holding {
+    fn default() -> Holding {
+        Holding {
+            hold: Hold::Auto,
+            join: true,
+            on_abandon: OnAbandon::Auto,
+            show_schema: ShowSchema::Auto,
+        }
+    }
+}
+
+impl Entry {
+    /// The tool as it is listed to a caller. Whoever may be told that the work goes on does not see the output
+    /// schema, which that reply does not fit: clients hold every result against it (D-44).
+    pub fn listed(&self, takes: Takes) -> Listing {
+        let may_be_held = takes == Takes::Never && self.holding.hold == Hold::Auto;
+        let shown = match self.holding.show_schema {
+            ShowSchema::Always => true,
+            ShowSchema::Never => false,
+            ShowSchema::Auto => !may_be_held,
+        };
+        let mut listing = self.listing.clone();
+        if !shown {
+            listing.output_schema = None;
+        }
+        listing
+    }
 }
 
 /// Checks the arguments of a call against the tool's own schema.

@@ -39,7 +39,7 @@ use self::{
     lines::Patterns,
 };
 use crate::{
-    catalog::Entry,
+    catalog::{Entry, Holding},
     config::{self, Limits, Tasks},
     outbound::{self, Question, Unasked},
     view,
@@ -123,6 +123,12 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
         promote_after: tool.promote_after.unwrap_or(tasks.promote_after),
         asks_first: tool.asks_first,
         needs: needs(&tool.needs),
+        holding: Holding {
+            hold: tool.hold,
+            join: tool.join,
+            on_abandon: tool.on_abandon,
+            show_schema: tool.show_output_schema.unwrap_or(tasks.show_output_schema),
+        },
         arguments: Arc::clone(&command.checker) as Arc<_>,
         work: Arc::new(command),
     })

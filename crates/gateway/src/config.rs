@@ -4,6 +4,7 @@
 //! outside this module parses TOML, and nothing here starts a program.
 
 mod args;
+mod holding;
 mod measure;
 mod node;
 mod place;
@@ -26,6 +27,7 @@ use problem::suggestion;
 use setting::{Reader, Value};
 
 pub use args::{Args, Kind, Param};
+pub use holding::{Hold, OnAbandon, ShowSchema};
 pub use measure::{Bytes, written};
 pub use place::{Place, Writable, places, writable};
 pub(crate) use problem::suggestion as nearest;
@@ -47,6 +49,8 @@ pub const FILES_MAX: usize = 64;
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// A tool's name longer than this is warned about: some clients cut it off.
 pub const TOOL_NAME_WARN: usize = 60;
+/// The helper tool with which a model waits for a task; no other tool may have its name.
+pub const WAIT_TOOL: &str = "longhaul_wait";
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -391,6 +395,12 @@ fn tools(
                 format!(
                     "the name `{name}` is longer than {TOOL_NAME_WARN} characters; some clients cut it off"
                 ),
+            );
+        }
+        if name == WAIT_TOOL {
+            problems.add(
+                at,
+                format!("`{WAIT_TOOL}` is a tool of Longhaul's own; give this one another name"),
             );
         }
         if let Some(mut tool) = tool::read(name, at, node, &files, problems) {

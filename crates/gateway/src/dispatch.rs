@@ -9,8 +9,13 @@ mod backend;
 mod call;
 mod gated;
 mod held;
+mod hold;
+mod join;
+mod leave;
+mod patience;
 mod rounds;
 mod tasks;
+mod wait;
 
 use std::sync::Arc;
 
@@ -26,6 +31,8 @@ use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Snaps
 
 use gated::{Allowed, Gated};
 pub use held::{Held, Step};
+pub use hold::Limits as HoldLimits;
+pub use leave::Left;
 
 use crate::{
     catalog::Catalog,
@@ -54,6 +61,9 @@ struct Inner {
     held: Quota,
     streams: Quota,
     rounds: rounds::Rounds,
+    patience: patience::Patience,
+    known: hold::Known,
+    handing: join::Handing,
 }
 
 /// The limits that dispatch keeps.
@@ -65,6 +75,12 @@ pub struct Settings {
     pub open_max: u64,
     /// The most calls of one owner that wait for their reply (`tasks.held_max`).
     pub held_max: usize,
+    /// How long callers without a task are held.
+    pub hold: HoldLimits,
+    /// For how long the result of a call whose caller left is given to an equal call (`tasks.kept_for_join`).
+    pub kept_for_join: Span,
+    /// `longhaul_wait` is offered (`tasks.wait_tool`).
+    pub wait_tool: bool,
     /// The most calls of one owner that asked before they were a task (`tasks.questions_before_max`).
     pub rounds_max: usize,
     /// Where MCP clients reach this server, for people; `None` when it serves none.
@@ -89,6 +105,9 @@ impl Default for Settings {
             tasks_enabled: true,
             open_max: 200,
             held_max: 200,
+            hold: HoldLimits::default(),
+            kept_for_join: Span::seconds(60 * 60),
+            wait_tool: true,
             rounds_max: 5,
             mcp_url: None,
             list_cache_ms: 60_000,
@@ -126,6 +145,9 @@ impl Dispatch {
             held: Quota::default(),
             streams: Quota::default(),
             rounds: rounds::Rounds::default(),
+            patience: patience::Patience::default(),
+            known: hold::Known::default(),
+            handing: join::Handing::default(),
         };
         Dispatch {
             inner: Arc::new(inner),
@@ -143,7 +165,7 @@ impl Dispatch {
             Request::SetLogLevel(_) => Err(RpcError::method_not_found("logging/setLevel")),
             Request::TaskResult { .. } => Err(RpcError::method_not_found("tasks/result")),
             Request::ListTasks { .. } => Err(RpcError::method_not_found("tasks/list")),
-            Request::ListTools { cursor } => self.list_tools(cursor.as_deref()),
+            Request::ListTools { cursor } => self.list_tools(incoming.client.takes, cursor.as_deref()),
             Request::CallTool(call) => {
                 return match self.call(caller, incoming.client, call).await {
                     Ok(held) => Handled::Call(Box::new(held)),
@@ -198,20 +220,16 @@ impl Dispatch {
         })
     }
 
-    fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, RpcError> {
+    fn list_tools(&self, takes: Takes, cursor: Option<&str>) -> Result<Reply, RpcError> {
         if cursor.is_some_and(|cursor| !cursor.is_empty()) {
             return Err(RpcError::invalid_params(
                 "Unknown cursor: the list of tools has one page",
             ));
         }
+        let tools = self.inner.catalog.entries().iter();
+        let helper = self.inner.settings.wait_tool.then(wait::listing);
         Ok(Reply::Tools(ToolPage {
-            tools: self
-                .inner
-                .catalog
-                .entries()
-                .iter()
-                .map(|entry| entry.listing.clone())
-                .collect(),
+            tools: tools.map(|entry| entry.listed(takes)).chain(helper).collect(),
             next_cursor: None,
             cache: self.cache(),
         }))

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use longhaul_core::Span;
 
-use super::{measure::Bytes, setting::section};
+use super::{holding::ShowSchema, measure::Bytes, setting::section};
 
 section! {
     /// How the server listens.
@@ -62,6 +62,21 @@ section! {
         held_max: u32 = "200" in 1..=100000, since "0.1.0";
         /// How long a call is waited for before it becomes a task; `0s` is at once.
         promote_after: Span = "2s" in 0..=600000, since "0.1.0";
+        /// How long a caller without a task waits, where its client wants no progress, before it is told that the
+        /// work goes on. Where the caller's clients were seen to give up, the limit is learned from them instead.
+        hold: Span = "25s" in 1000..=86400000, since "0.1.0";
+        /// The same, where the client wants progress.
+        hold_with_progress: Span = "4m" in 1000..=86400000, since "0.1.0";
+        /// One limit for all callers without a task, in place of the two above and of what is learned.
+        hold_max: Option<Span> = "" in 1000..=86400000, since "0.1.0";
+        /// How long the result of a call whose caller left is given to an equal call.
+        kept_for_join: Span = "1h" in 0..=86400000, since "0.1.0";
+        /// List the tool `longhaul_wait`, with which a model waits for a task, sees it and cancels it.
+        wait_tool: bool = "true", since "0.1.0";
+        /// Whom the `output_schema` of a tool is listed to: `auto` (callers that take tasks, and everybody where the
+        /// tool says `hold = "exact"`), `always` (everybody; the reply that the work goes on is then marked as an
+        /// error, since clients refuse any other that does not fit) or `never`.
+        show_output_schema: ShowSchema = "auto", since "0.1.0";
         /// The shortest poll interval that is hinted.
         poll_min: Span = "500ms" in 50..=60000, since "0.1.0";
         /// The longest poll interval that is hinted while a task is younger than 15 minutes.

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use super::{
     args::{self, Args},
+    holding::{Hold, OnAbandon, ShowSchema},
     measure::Bytes,
     node::{Data, Node},
     problem::{At, Problems},
@@ -147,6 +148,17 @@ section! {
         task: TaskUse = "optional", since "0.1.0";
         /// How long a call is waited for before it becomes a task; without it, `tasks.promote_after`.
         promote_after: Option<Span> = "" in 0..=600000, since "0.1.0";
+        /// How long a caller without a task waits for the result: `auto` (until `tasks.hold`, then it is told that
+        /// the work goes on and how to wait for it) or `exact` (until the end).
+        hold: Hold = "auto", since "0.1.0";
+        /// An equal call waits for a call of this tool that its caller left or was told is still running. When
+        /// false, it begins new work.
+        join: bool = "true", since "0.1.0";
+        /// What becomes of the work when the caller of a call without a task leaves: `auto` (it goes on after a
+        /// time-out or a lost connection, and is cancelled when the caller cancels the call), `finish` or `cancel`.
+        on_abandon: OnAbandon = "auto", since "0.1.0";
+        /// Whom `output_schema` is listed to; without it, `tasks.show_output_schema`.
+        show_output_schema: Option<ShowSchema> = "", since "0.1.0";
         /// What happens when the server dies while the program runs: `fail`, `rerun`, or a table
         /// `{ action = "rerun", max = 3, backoff = "1s" }` with the most starts and the wait before each further one.
         on_crash: OnCrash = "fail", since "0.1.0";

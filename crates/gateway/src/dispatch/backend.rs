@@ -330,7 +330,7 @@ fn caller(peer: Peer) -> Caller {
     })
 }
 
-fn shown(row: &Row, now: Millis) -> api::Task {
+pub(super) fn shown(row: &Row, now: Millis) -> api::Task {
     let note = Note::decode(&row.note);
     let progress = note.progress.map(|done| api::Progress {
         done,

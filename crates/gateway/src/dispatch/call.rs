@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use longhaul_core::{Body, Millis, TaskId, decide::Birth, task::CanAsk};
-use longhaul_engine::transact::{Done, Opening, Proposal, Trail};
+use longhaul_engine::transact::{Done, Opening, Trail};
 use longhaul_mcp::{
     Client, Reply, RpcError, canon,
     frame::Raw,
@@ -16,11 +16,19 @@ use longhaul_mcp::{
     request::{Answers, CallTool, Response, Takes},
     rpc_error::{Refusal, RefusalCode, Who},
 };
-use longhaul_store::{Row, Scope, Slot, Snapshot};
+use longhaul_store::{RecordKey, Scope, Slot, Snapshot};
 
-use super::{Dispatch, Settings, gated::Allowed, held::Held, store_reply};
+use super::{
+    Dispatch, Settings,
+    gated::Allowed,
+    held::{Held, Waiting},
+    hold::{Stay, Terms, Waits},
+    join::{self, Join, Mark},
+    store_reply,
+};
 use crate::{
     catalog::Entry,
+    config::WAIT_TOOL,
     gate::{self, Action, View},
     identity::Caller,
     quota::Place,
@@ -39,33 +47,40 @@ pub(super) struct Checked {
     pub(super) digest: [u8; 32],
 }
 
+/// The task of a call.
+#[derive(Clone, Copy)]
+pub(super) enum Begun {
+    /// Born with it.
+    New(TaskId),
+    /// Born before, under the same idempotency key.
+    Same(TaskId),
+    /// Born before, with an equal call that was left.
+    Joined(TaskId),
+}
+
 /// How a birth went.
 enum Born {
     New,
     Same(TaskId),
+    Joinable(Join),
     KeyReused,
     Refused(gate::Refusal),
     NoName,
 }
 
 impl Born {
-    /// The task that is there instead, or why there is none.
-    fn existing(self) -> Result<TaskId, RpcError> {
+    /// Why there is no task.
+    fn error(self) -> RpcError {
         match self {
-            Born::Same(existing) => Ok(existing),
-            Born::KeyReused => Err(RpcError::invalid_params_because(
+            Born::KeyReused => RpcError::invalid_params_because(
                 "idempotency_key_reused",
                 "The idempotency key was used before with another tool or other arguments",
-            )),
-            Born::Refused(refusal) => Err(refusal.reply()),
-            Born::NoName => Err(RpcError::internal(
-                "no_free_name",
-                "No free short name was found; try again",
-            )),
-            Born::New => Err(RpcError::internal(
-                "not_begun",
-                "The task could not begin; try again",
-            )),
+            ),
+            Born::Refused(refusal) => refusal.reply(),
+            Born::NoName => RpcError::internal("no_free_name", "No free short name was found; try again"),
+            Born::New | Born::Same(_) | Born::Joinable(_) => {
+                RpcError::internal("not_begun", "The task could not begin; try again")
+            }
         }
     }
 }
@@ -77,20 +92,50 @@ impl Dispatch {
         client: Client,
         call: CallTool,
     ) -> Result<Held, Box<Reply>> {
+        let began = tokio::time::Instant::now();
+        if self.inner.settings.wait_tool && call.name == WAIT_TOOL {
+            return self.wait_call(caller, client, call, began).await;
+        }
         let checked = self.checked(&client, &call)?;
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let place = self.held_place(caller).map_err(error)?;
-        let task = match &call.request_state {
-            Some(state) => self.resume(caller, state, checked.digest, &call.responses).await,
-            None => self
-                .birth(caller, &client, &call, &checked)
-                .await
-                .map(|(task, _)| task),
+        let key = join_key(caller, &client, &call, &checked);
+        let (task, waits) = match &call.request_state {
+            Some(state) => {
+                let task = self.resume(caller, state, checked.digest, &call.responses).await;
+                (task.map_err(error)?, Waits::Own)
+            }
+            None => match self.birth(caller, &client, &call, &checked, key.clone()).await {
+                Ok(Begun::New(task) | Begun::Same(task)) => (task, Waits::Own),
+                Ok(Begun::Joined(task)) => (task, Waits::Joined),
+                Err(refusal) => return Err(error(refusal)),
+            },
         };
-        Ok(self.hold(caller.clone(), client, checked, call, task.map_err(error)?, place))
+        let terms = Terms::of_call(&checked.entry, client.takes, key.is_some());
+        let limit = self
+            .hold_limit(&caller.owner, &terms, client.takes, call.progress_token.is_some())
+            .await;
+        let mut stay = Stay::new(waits, began, limit);
+        stay.join = key;
+        stay.knows = self.known_question(task, waits);
+        Ok(self.hold(Waiting {
+            caller: caller.clone(),
+            client,
+            task,
+            digest: checked.digest,
+            terms,
+            stay,
+            offered: if call.request_state.is_none() {
+                call.responses
+            } else {
+                Vec::new()
+            },
+            progress_token: call.progress_token,
+            place,
+        }))
     }
 
-    fn held_place(&self, caller: &Caller) -> Result<Place, RpcError> {
+    pub(super) fn held_place(&self, caller: &Caller) -> Result<Place, RpcError> {
         let held_max = self.inner.settings.held_max;
         self.inner.held.take(&caller.owner, held_max).ok_or_else(|| {
             RpcError::refused(
@@ -110,12 +155,14 @@ impl Dispatch {
     ) -> Result<(TaskId, bool), Box<Reply>> {
         let checked = self.checked(&client, &call)?;
         let error = |error: RpcError| Box::new(Reply::Error(error));
-        let born = self
-            .birth(caller, &client, &call, &checked)
-            .await
-            .map_err(error)?;
-        self.show(caller, born.0).await.map_err(error)?;
-        Ok(born)
+        let begun = self.birth(caller, &client, &call, &checked, None).await;
+        let (task, was_there) = match begun.map_err(error)? {
+            Begun::New(task) => (task, false),
+            Begun::Same(task) | Begun::Joined(task) => (task, true),
+        };
+        let shown = self.show_marked(&caller.owner, task, None, Mark::Kept).await;
+        shown.map_err(error)?;
+        Ok((task, was_there))
     }
 
     /// All that is looked at before the store is: the tool, what the client declared, the arguments.
@@ -141,14 +188,43 @@ impl Dispatch {
         })
     }
 
-    /// Makes the row (T0). Equal calls under one idempotency key are one task.
+    /// Makes the row (T0), unless the call has a task already. Equal calls under one idempotency key are one task,
+    /// and so is a call that is equal to one under `key` whose caller left.
     async fn birth(
         &self,
         caller: &Caller,
         client: &Client,
         call: &CallTool,
         checked: &Checked,
-    ) -> Result<(TaskId, bool), RpcError> {
+        key: Option<RecordKey>,
+    ) -> Result<Begun, RpcError> {
+        let mut passed_over = None;
+        for _ in 0..BIRTHS_MAX {
+            let join = match self
+                .try_birth(caller, client, call, checked, key.clone(), passed_over)
+                .await?
+            {
+                Ok(begun) => return Ok(begun),
+                Err(Born::Joinable(join)) => join,
+                Err(born) => return Err(born.error()),
+            };
+            if self.may_join(caller, &join).await? {
+                return Ok(Begun::Joined(join.task));
+            }
+            passed_over = Some(join.task);
+        }
+        Err(Born::New.error())
+    }
+
+    async fn try_birth(
+        &self,
+        caller: &Caller,
+        client: &Client,
+        call: &CallTool,
+        checked: &Checked,
+        key: Option<RecordKey>,
+        passed_over: Option<TaskId>,
+    ) -> Result<Result<Begun, Born>, RpcError> {
         let inner = &self.inner;
         let entry = &checked.entry;
         let at_once = match client.takes {
@@ -161,13 +237,13 @@ impl Dispatch {
             ..self.opening(caller, client, call, checked)
         };
         let (id, digest) = (opening.id, opening.digest);
-        let slot = Slot::Birth {
-            owner: caller.owner.clone(),
-            idem: opening.idem,
-            names: (0..NAMES).map(|_| super::short_name()).collect(),
-        };
         let scope = Scope {
-            task: slot,
+            task: Slot::Birth {
+                owner: caller.owner.clone(),
+                idem: opening.idem,
+                names: (0..NAMES).map(|_| super::short_name()).collect(),
+            },
+            records: key.clone().into_iter().collect(),
             ..Scope::default()
         };
         let Settings {
@@ -176,7 +252,8 @@ impl Dispatch {
             answered_kept,
             ..
         } = inner.settings;
-        let (ttl, draining) = (entry.ttl, self.is_draining());
+        let (ttl, promote_after) = (entry.ttl, entry.promote_after);
+        let (draining, here) = (self.is_draining(), inner.engine.runner());
         let judge = move |snapshot: &Snapshot| {
             if let Some(existing) = &snapshot.task {
                 let same = existing.digest == digest || longhaul_core::fault!("one-key-for-any-call");
@@ -185,6 +262,10 @@ impl Dispatch {
                 } else {
                     Born::KeyReused
                 });
+            }
+            let joinable = |key| join::candidate(snapshot, key, here, passed_over);
+            if let Some(join) = key.as_ref().and_then(joinable) {
+                return Allowed::nothing(Born::Joinable(join));
             }
             let view = View {
                 open_tasks: snapshot.open_tasks,
@@ -207,6 +288,16 @@ impl Dispatch {
             } else {
                 snapshot.now + answered_kept
             };
+            // A caller that has its task at once never leaves it behind without knowing of it.
+            if let Some(key) = key.as_ref().filter(|_| !at_once) {
+                let join = Join {
+                    task: id,
+                    holder: here,
+                    left: false,
+                };
+                let record = join.record(key, opening.purge_after + promote_after);
+                opening.records.insert(key.clone(), Some(record));
+            }
             Allowed::open(permit, opening, Born::New)
         };
         let done = inner
@@ -214,10 +305,13 @@ impl Dispatch {
             .transact(scope, judge)
             .await
             .map_err(|error| store_reply(&error))?;
-        match done {
-            Done::Committed(_, _) => Ok((id, false)),
-            Done::Refused(born) | Done::NotNow(_, born) => born.existing().map(|existing| (existing, true)),
-        }
+        Ok(match done {
+            Done::Committed(_, _) => Ok(Begun::New(id)),
+            Done::Refused(Born::Same(existing)) | Done::NotNow(_, Born::Same(existing)) => {
+                Ok(Begun::Same(existing))
+            }
+            Done::Refused(born) | Done::NotNow(_, born) => Err(born),
+        })
     }
 
     /// The row of a call, but for what only the transaction knows: its name and its times.
@@ -298,19 +392,14 @@ impl Dispatch {
         self.inner.rounds.end(&caller.owner, opened.task);
         Ok(opened.task)
     }
+}
 
-    /// Hands the row out: from now on it is not hidden, and is kept until its time to live is over.
-    pub(super) async fn show(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
-        let kept = self.inner.settings.expired_kept;
-        let make = move |row: &Row, _: Millis| {
-            row.hidden.then(|| Proposal {
-                shown: Some(row.task.expires_at + kept),
-                actor: "owner",
-                ..Proposal::default()
-            })
-        };
-        self.change(&caller.owner, Action::Get, task, make).await
-    }
+/// The record under which calls equal to this one find it. None for a call that has an identity of its own, asked for
+/// a task, or whose tool begins anew each time.
+fn join_key(caller: &Caller, client: &Client, call: &CallTool, checked: &Checked) -> Option<RecordKey> {
+    let joins = checked.entry.holding.join && client.takes != Takes::AtOnce && call.idempotency_key.is_none();
+    let session = client.session.as_deref().unwrap_or_default();
+    joins.then(|| join::key(&caller.owner, session, &checked.digest))
 }
 
 /// What a client must have declared for this tool (B-6, C-5).
@@ -374,7 +463,7 @@ fn task_at_once(entry: &Entry) -> bool {
 }
 
 /// Bad argument values are a result that the model can act on, not a protocol error (B-54).
-fn misfit_result(tool: &str, misfits: &[String]) -> Raw {
+pub(super) fn misfit_result(tool: &str, misfits: &[String]) -> Raw {
     let text = format!("{tool}: the arguments do not fit.\n{}", misfits.join("\n"));
     Raw::of(&serde_json::json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
         .expect("a JSON value always serializes")
@@ -395,6 +484,8 @@ fn empty_object() -> &'static Raw {
     &EMPTY
 }
 
+/// How often a birth is tried where equal calls come and go at the same time.
+const BIRTHS_MAX: usize = 8;
 /// The longest name of a client that is kept beside a task, in characters.
 const ORIGIN_MAX: usize = 60;
 /// When a caller with too many open calls should try again, in milliseconds.

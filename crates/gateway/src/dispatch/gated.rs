@@ -2,7 +2,7 @@
 //!
 //! Dispatch has no other way to the engine, and nobody else in the gateway has any.
 
-use longhaul_core::{Millis, TaskId};
+use longhaul_core::{Millis, RunnerId, TaskId};
 use longhaul_engine::{
     Engine, Load,
     notes::Notes,
@@ -99,6 +99,17 @@ impl Gated {
 
     pub(super) fn now(&self) -> Millis {
         self.0.now()
+    }
+
+    /// This process, as a runner.
+    pub(super) fn runner(&self) -> RunnerId {
+        self.0.runner()
+    }
+
+    /// When this process began, before it settled what others left: the time in its runner's id (UUID version 7).
+    pub(super) fn began_at(&self) -> Millis {
+        let [a, b, c, d, e, f, ..] = self.0.runner().0;
+        Millis(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
     pub(super) fn task_id(&self) -> TaskId {

@@ -1,46 +1,63 @@
 //! A call that was taken: what its client gets, and when.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use longhaul_core::{Outcome, Phase, Reason, TaskId, task::QuestionState};
 use longhaul_mcp::{
     Client, Push, Reply, RpcError,
     frame::Raw,
-    reply::{InputRequest, TaskSupport},
-    request::{CallTool, Response, Takes},
+    reply::{InputRequest, Progress, TaskSupport},
+    request::{ProgressToken, Response, Takes},
 };
 use longhaul_store::Row;
+use tokio::time::{Instant, Sleep};
 
 use super::{
     Dispatch,
     answers::{fits, shown},
-    call::Checked,
+    hold::{Stay, Terms, Told, Waits},
+    join::Mark,
 };
-use crate::{catalog::Entry, identity::Caller, outbound::Note, quota::Place, request_state::State, view};
+use crate::{identity::Caller, outbound::Note, quota::Place, request_state::State, view};
 
-/// A call that was taken and whose reply is to come. Dropping it leaves the work going on, as a task that its
-/// owner finds in every list.
+/// A call that was taken and whose reply is to come. Whoever has handed the reply on says so by
+/// [`Held::delivered`]; a call that is dropped without it is one whose caller left, as by [`Held::leave`].
 pub struct Held {
-    dispatch: Dispatch,
-    caller: Caller,
-    client: Client,
-    task: TaskId,
+    pub(super) dispatch: Dispatch,
+    pub(super) caller: Caller,
+    pub(super) client: Client,
+    pub(super) task: TaskId,
     digest: [u8; 32],
-    entry: Arc<Entry>,
+    pub(super) terms: Terms,
+    pub(super) stay: Stay,
     offered: Vec<Response>,
     stream: Option<Stream>,
     _place: Place,
-    promote: Pin<Box<dyn Future<Output = ()> + Send>>,
+    promote: Pin<Box<Sleep>>,
     promote_due: bool,
     shown: bool,
-    replied: bool,
 }
 
 /// What travels on the call's own stream beside its reply: progress, for a client that gave a token (B-55).
 struct Stream {
-    token: longhaul_mcp::request::ProgressToken,
+    token: ProgressToken,
     notes: longhaul_engine::notes::Notes,
-    progress: f64,
+    sent: Option<Progress>,
+    sent_at: Instant,
+}
+
+/// What a caller waits with.
+pub(super) struct Waiting {
+    pub(super) caller: Caller,
+    pub(super) client: Client,
+    pub(super) task: TaskId,
+    pub(super) digest: [u8; 32],
+    pub(super) terms: Terms,
+    pub(super) stay: Stay,
+    /// Answers that came with the call.
+    pub(super) offered: Vec<Response>,
+    pub(super) progress_token: Option<ProgressToken>,
+    pub(super) place: Place,
 }
 
 /// The next thing that a call has for its client.
@@ -53,39 +70,26 @@ pub enum Step {
 
 impl Dispatch {
     /// Waits on a task that exists, as one more caller of its call.
-    pub(super) fn hold(
-        &self,
-        caller: Caller,
-        client: Client,
-        checked: Checked,
-        call: CallTool,
-        task: TaskId,
-        place: Place,
-    ) -> Held {
-        let promote = Duration::from_millis(checked.entry.promote_after.0);
-        let offered = if call.request_state.is_none() {
-            call.responses
-        } else {
-            Vec::new()
-        };
+    pub(super) fn hold(&self, waiting: Waiting) -> Held {
         Held {
-            stream: call.progress_token.map(|token| Stream {
+            stream: waiting.progress_token.map(|token| Stream {
                 token,
-                notes: self.inner.engine.notes(task),
-                progress: f64::NEG_INFINITY,
+                notes: self.inner.engine.notes(waiting.task),
+                sent: None,
+                sent_at: Instant::now(),
             }),
             dispatch: self.clone(),
-            caller,
-            client,
-            task,
-            digest: checked.digest,
-            entry: checked.entry,
-            offered,
-            _place: place,
-            promote: Box::pin(tokio::time::sleep(promote)),
+            caller: waiting.caller,
+            client: waiting.client,
+            task: waiting.task,
+            digest: waiting.digest,
+            promote: Box::pin(tokio::time::sleep(waiting.terms.promote_after)),
             promote_due: false,
+            terms: waiting.terms,
+            stay: waiting.stay,
+            offered: waiting.offered,
+            _place: waiting.place,
             shown: false,
-            replied: false,
         }
     }
 }
@@ -107,15 +111,17 @@ impl Held {
                         return Step::Push(Box::new(push));
                     }
                 }
-                Err(error) => return self.reply(Reply::Error(error)),
+                // The call was not settled by this: its caller leaves it as it is.
+                Err(error) => return self.reply(Reply::Error(error), Told::Nothing),
             }
         }
     }
 
-    /// The last reply of the call, whatever it takes; pushes are dropped.
+    /// The last reply of the call, whatever it takes; pushes are dropped. The reply counts as delivered.
     pub async fn finish(mut self) -> Reply {
         loop {
             if let Step::Reply(reply) = self.next().await {
+                self.delivered().await;
                 return *reply;
             }
         }
@@ -128,43 +134,56 @@ impl Held {
         if let Some(push) = self.stream.as_mut().and_then(Stream::noted) {
             return Ok(Looked::Step(Step::Push(Box::new(push))));
         }
-        match &row.task.phase {
+        let looked = match &row.task.phase {
             Phase::Finished(outcome) => {
                 if self.client.takes != Takes::Never && !row.hidden {
                     return self.hand_out(&row).await;
                 }
                 let reply = plain_reply(outcome);
-                Ok(Looked::Step(self.reply(reply)))
+                Looked::Step(self.reply(reply, Told::Result))
             }
-            Phase::Asking => self.asked(&row).await,
-            Phase::Working if self.becomes_task(&row) => self.hand_out(&row).await,
+            Phase::Asking => self.asked(&row).await?,
+            Phase::Working if self.becomes_task(&row) => self.hand_out(&row).await?,
             Phase::Working => {
                 if self.promote_due && !self.shown {
-                    self.dispatch.show(&self.caller, self.task).await?;
-                    self.shown = true;
+                    self.show(Mark::Kept).await?;
                 }
-                Ok(Looked::Wait { version: row.version })
+                Looked::Wait { version: row.version }
             }
-        }
+        };
+        self.within_limit(&row, looked).await
     }
 
     /// Whether it is time to hand out the task to a client that takes tasks.
     fn becomes_task(&self, row: &Row) -> bool {
-        if self.client.takes == Takes::Never || self.entry.listing.task_support == TaskSupport::Forbidden {
+        if self.client.takes == Takes::Never || self.terms.task_support == TaskSupport::Forbidden {
             return false;
         }
-        let required = self.entry.listing.task_support == TaskSupport::Required;
+        let required = self.terms.task_support == TaskSupport::Required;
         let asked_already = !row.task.questions.is_empty();
-        self.promote_due || !row.hidden || (required && (!self.entry.asks_first || asked_already))
+        self.promote_due || !row.hidden || (required && (!self.terms.asks_first || asked_already))
     }
 
     async fn hand_out(&mut self, row: &Row) -> Result<Looked, RpcError> {
-        if row.hidden {
-            self.dispatch.show(&self.caller, self.task).await?;
+        // With its handle the caller has the task; an equal call is then meant to begin another one.
+        if row.hidden || self.stay.waits == Waits::Joined {
+            self.show(Mark::Spent).await?;
         }
-        self.shown = true;
         let view = self.dispatch.view(row, self.dispatch.inner.engine.now());
-        Ok(Looked::Step(self.reply(Reply::TaskCreated(view))))
+        Ok(Looked::Step(self.reply(Reply::TaskCreated(view), Told::Result)))
+    }
+
+    /// Hands the row out, and says in the record of its call what that means for an equal one.
+    pub(super) async fn show(&mut self, mark: Mark) -> Result<(), RpcError> {
+        let key = match self.stay.waits {
+            Waits::Own | Waits::Joined => self.stay.join.clone(),
+            // Whoever names a task is no caller of its call.
+            Waits::ByName { .. } => None,
+        };
+        let owner = &self.caller.owner;
+        self.dispatch.show_marked(owner, self.task, key, mark).await?;
+        self.shown = true;
+        Ok(())
     }
 
     /// The work asks while its call is still open.
@@ -183,9 +202,9 @@ impl Held {
             .questions
             .iter()
             .all(|asked| matches!(asked.state, QuestionState::Open { .. }));
-        let before_task = self.entry.asks_first && row.hidden && nothing_answered;
+        let before_task = self.terms.asks_first && row.hidden && nothing_answered;
         let takes_task =
-            self.client.takes != Takes::Never && self.entry.listing.task_support != TaskSupport::Forbidden;
+            self.client.takes != Takes::Never && self.terms.task_support != TaskSupport::Forbidden;
         if takes_task && !before_task {
             return self.hand_out(row).await;
         }
@@ -201,78 +220,73 @@ impl Held {
             return self.hand_out(row).await;
         }
         if requests.is_empty() {
-            // This client cannot be asked; the page and the terminal can.
-            if !self.shown {
-                self.dispatch.show(&self.caller, self.task).await?;
-                self.shown = true;
-            }
-            return Ok(Looked::Wait { version: row.version });
+            return self.asked_elsewhere(row).await;
         }
         if row.hidden {
             self.dispatch.begin_round(&self.caller, row.id).await?;
         }
         let state = self.dispatch.seal_round(&self.caller, row, self.digest);
-        Ok(Looked::Step(self.reply(Reply::InputRequired {
+        let reply = Reply::InputRequired {
             requests,
             state: Some(state),
-        })))
+        };
+        Ok(Looked::Step(self.reply(reply, Told::Round)))
     }
 
-    /// Waits until the row is newer than `version`, the call is due to become a task, or there is something for
-    /// its stream.
+    /// Waits until the row is newer than `version`, the call is due to become a task, its caller has waited long
+    /// enough, or there is something for its stream.
     async fn wait(&mut self, version: u64) -> Option<Push> {
         let changed = self.dispatch.inner.engine.changed(self.task, version);
+        let quiet = (self.client.takes == Takes::Never).then_some(self.dispatch.inner.settings.hold.quiet);
         tokio::select! {
             _ = changed => None,
             () = &mut self.promote, if !self.promote_due => {
                 self.promote_due = true;
                 None
             }
-            push = Stream::next(self.stream.as_mut()) => Some(push),
+            () = self.stay.limit() => None,
+            push = Stream::next(self.stream.as_mut(), quiet) => Some(push),
         }
     }
 
-    fn reply(&mut self, reply: Reply) -> Step {
-        self.replied = true;
+    /// Whether the client wants progress.
+    pub(super) fn with_progress(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply, told: Told) -> Step {
+        self.stay.told = told;
+        if told == Told::Result && self.stay.waits != Waits::Own {
+            self.stay.on_its_way = Some(self.dispatch.inner.handing.begin(self.task));
+        }
         Step::Reply(Box::new(reply))
     }
 }
 
-impl Drop for Held {
-    /// The client went away before its reply: the work goes on, and its owner finds it in every list (D-40).
-    fn drop(&mut self) {
-        if self.replied || self.shown {
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        let (dispatch, caller, task) = (self.dispatch.clone(), self.caller.clone(), self.task);
-        runtime.spawn(async move {
-            if dispatch.show(&caller, task).await.is_err() {
-                tracing::warn!(
-                    "a call whose client left could not be shown as a task; it is kept for a shorter time"
-                );
-            }
-        });
-    }
-}
-
 /// What a look at the row led to.
-enum Looked {
+pub(super) enum Looked {
     Step(Step),
     Again,
     Wait { version: u64 },
 }
 
 impl Stream {
-    /// The next progress. Waits for ever when there is none, or no stream; safe to drop and call again.
-    async fn next(stream: Option<&mut Stream>) -> Push {
+    /// The next progress. Waits for ever when there is no stream; safe to drop and call again.
+    async fn next(stream: Option<&mut Stream>, quiet: Option<Duration>) -> Push {
         let Some(stream) = stream else {
             return std::future::pending().await;
         };
         loop {
-            let note = stream.notes.next().await;
+            let silent = async {
+                match quiet {
+                    Some(quiet) => tokio::time::sleep_until(stream.sent_at + quiet).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let note = tokio::select! {
+                note = stream.notes.next() => note,
+                () = silent => return stream.still(),
+            };
             if let Some(push) = stream.push(&note) {
                 return push;
             }
@@ -292,17 +306,43 @@ impl Stream {
     /// A note as progress, when it is further than all before it.
     fn push(&mut self, note: &[u8]) -> Option<Push> {
         let progress = view::progress(&Note::decode(note))?;
-        if progress.progress <= self.progress {
-            return None;
-        }
-        self.progress = progress.progress;
-        Some(Push::Progress {
+        let further = |sent: &Progress| progress.progress > sent.progress;
+        self.sent
+            .as_ref()
+            .is_none_or(further)
+            .then(|| self.send(progress))
+    }
+
+    /// Progress that says no more than that the work goes on, so that a client that waits for some does not give
+    /// up: further than all before it, and by so little that the next real one is further still.
+    fn still(&mut self) -> Push {
+        let progress = match &self.sent {
+            Some(sent) => Progress {
+                progress: (sent.progress + STILL).max(sent.progress.next_up()),
+                ..sent.clone()
+            },
+            None => Progress {
+                progress: 0.0,
+                total: None,
+                message: None,
+            },
+        };
+        self.send(progress)
+    }
+
+    fn send(&mut self, progress: Progress) -> Push {
+        self.sent = Some(progress.clone());
+        self.sent_at = Instant::now();
+        Push::Progress {
             token: self.token.clone(),
             progress,
             task: None,
-        })
+        }
     }
 }
+
+/// What a step of progress is that says no more than that the work goes on.
+const STILL: f64 = 1e-6;
 
 impl Dispatch {
     /// The call waits for its client's next round; the oldest of too many waits no longer.

@@ -35,7 +35,13 @@ pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
                     Ok(Step::Reply(reply)) => (event(&edge::render(&reply, &id)), true),
                 },
             };
-            if !sender.send(frame, shared.limits.reader_time).await || last {
+            if !sender.send(frame, shared.limits.reader_time).await {
+                return;
+            }
+            if last {
+                if sender.taken(shared.limits.reader_time).await {
+                    held.delivered().await;
+                }
                 return;
             }
         }
@@ -72,6 +78,14 @@ impl Sender {
         matches!(
             tokio::time::timeout(reader_time, self.0.send(frame)).await,
             Ok(Ok(()))
+        )
+    }
+
+    /// Whether the connection has taken every frame out in time.
+    async fn taken(&self, reader_time: Duration) -> bool {
+        matches!(
+            tokio::time::timeout(reader_time, self.0.reserve()).await,
+            Ok(Ok(_))
         )
     }
 

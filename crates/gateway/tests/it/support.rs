@@ -14,7 +14,7 @@ use longhaul_engine::{
     tool::{Call, Context, Finish, Running, Settled, Tool as Work},
 };
 use longhaul_gateway::{
-    catalog::{Arguments, Catalog, Entry},
+    catalog::{Arguments, Catalog, Entry, Holding},
     dispatch::{Dispatch, Settings},
     http::{self, Allowed, Limits},
     outbound::{self, Note},
@@ -409,6 +409,7 @@ fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         promote_after: Span::seconds(3600),
         asks_first: false,
         needs: Answers::default(),
+        holding: Holding::default(),
         arguments: Arc::new(Named),
         work: Arc::new(Scripted(work)),
     }
