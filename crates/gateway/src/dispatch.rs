@@ -212,6 +212,7 @@ impl Dispatch {
     fn discover(&self) -> Reply {
         Reply::Discover(Discovery {
             tasks: self.inner.settings.tasks_enabled,
+            tasks_list: false,
             // The catalog is made once, and no tool has a way to send a log message.
             tools_change: false,
             logging: false,

@@ -22,12 +22,14 @@ use axum::{
 };
 use longhaul_mcp::{
     Incoming, Message, Reply, Request, RequestId, RpcError,
+    edge::Offer,
+    frame::Frame,
     header::Headers,
     malformed::Malformed,
     meta::KEY_BYTES_MAX,
     rpc_error::Data,
     scan,
-    v2026_07_28::{self as edge, Offer},
+    v2026_07_28 as edge,
 };
 
 pub use guard::Allowed;
@@ -85,6 +87,7 @@ impl Shared {
     fn offer<T>(&self, then: impl FnOnce(&Offer<'_>) -> T) -> T {
         then(&Offer {
             tasks: true,
+            tasks_list: false,
             strict_headers: self.limits.strict_headers,
             limits: self.limits.scan,
             tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
@@ -129,7 +132,10 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes())),
     );
-    let message = shared.offer(|offer| edge::parse(Some(&headers), bytes.as_slice(), offer));
+    let message = shared.offer(|offer| {
+        let frame = Frame::parse(bytes.as_slice(), &offer.limits)?;
+        edge::parse(Some(&headers), frame, offer)
+    });
     // A call may be held for long; its body's share of the budget is not.
     drop(bytes);
     match message {
