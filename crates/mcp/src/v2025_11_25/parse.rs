@@ -1,7 +1,5 @@
 //! Frame to request, and `initialize` to peer. Ownership and state are the caller's, after all of these checks.
 
-use serde::de::IgnoredAny;
-
 use super::{Opening, Peer, Version};
 use crate::{
     clean,
@@ -268,20 +266,12 @@ struct Wish {
 
 /// A number of milliseconds; the outer `None` for what is no number. Q-26: what is not positive says nothing.
 fn whole(value: &Raw) -> Option<Option<u64>> {
-    if value.read::<IgnoredAny>().is_err()
-        || !value.text().starts_with(|c: char| c == '-' || c.is_ascii_digit())
-    {
-        return None;
-    }
-    if let Ok(ms) = value.read::<u64>() {
-        return Some(Some(ms).filter(|ms| *ms > 0));
-    }
     let ms: f64 = value.read().ok()?;
-    // A cast saturates, so a wish that is out of reach is the longest there is.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "saturates"
+        reason = "a cast of a float saturates, and a wish that is out of reach is the longest there is"
     )]
-    Some((ms >= 1.0).then_some(ms as u64))
+    let whole = ms as u64;
+    Some((whole > 0).then_some(whole))
 }

@@ -190,7 +190,10 @@ fn tool(tool: &Tool, version: Version) -> Obj {
     out.set_some("description", tool.description.as_ref());
     out.set("inputSchema", &tool.input_schema);
     if version.has_output_schema() {
-        out.set_some("outputSchema", tool.output_schema.as_ref());
+        out.set_some(
+            "outputSchema",
+            tool.output_schema.as_ref().filter(|schema| is_of_objects(schema)),
+        );
     }
     if version.has_annotations() {
         let hints = shape::hints(&tool.annotations);
@@ -202,6 +205,15 @@ fn tool(tool: &Tool, version: Version) -> Obj {
         out.edit("execution", |execution| execution.set("taskSupport", support));
     }
     out
+}
+
+/// structured results are objects here, and so is what a schema of them describes.
+fn is_of_objects(schema: &Raw) -> bool {
+    let of = schema
+        .read::<Obj>()
+        .ok()
+        .and_then(|schema| schema.get::<String>("type"));
+    of.as_deref() == Some("object")
 }
 
 /// A-40, D-12: what is absent is forbidden.

@@ -1,6 +1,7 @@
 //! Tests of the wire, named by the rule they check.
 
 mod canon;
+mod edge;
 mod form;
 mod frame;
 mod golden;
@@ -8,5 +9,6 @@ mod header;
 mod malformed;
 mod parse;
 mod scan;
+mod session;
 mod support;
 mod text;

@@ -4,10 +4,11 @@ use std::sync::LazyLock;
 
 use longhaul_core::{Millis, Phase};
 use longhaul_mcp::{
-    Incoming, Malformed, Message, Request, TaskView, ToolRule,
-    edge::Offer,
+    Client, Incoming, Malformed, Message, Request, TaskView, ToolRule,
+    edge::{Offer, Peer, Version},
     frame::{Frame, Raw},
     header::Headers,
+    request::Asked,
     scan::Limits,
     v2026_07_28,
 };
@@ -132,6 +133,17 @@ impl Post {
     }
 }
 
+/// A client of this version that said nothing about itself.
+pub(crate) fn peer(version: Version) -> Peer {
+    Peer {
+        version,
+        client: Client {
+            asked: Asked::OnStream,
+            ..Client::default()
+        },
+    }
+}
+
 pub(crate) fn raw(value: &Value) -> Raw {
     Raw::of(value).expect("a value is JSON")
 }
@@ -154,6 +166,8 @@ pub(crate) fn task(phase: Phase) -> TaskView {
 }
 
 static CORE: LazyLock<Value> = LazyLock::new(|| schema(include_str!("../schema/mcp-2026-07-28.schema.json")));
+static SESSIONS: LazyLock<Value> =
+    LazyLock::new(|| schema(include_str!("../schema/mcp-2025-11-25.schema.json")));
 static TASKS: LazyLock<Value> =
     LazyLock::new(|| schema(include_str!("../schema/ext-tasks-draft.schema.json")));
 
@@ -162,6 +176,8 @@ static TASKS: LazyLock<Value> =
 pub(crate) enum Official {
     Core,
     Tasks,
+    /// The newest version that has sessions.
+    Sessions,
 }
 
 /// Panics unless `value` is what the official schema calls `definition`.
@@ -176,6 +192,7 @@ pub(crate) fn check(official: Official, definition: &str, value: &Value) -> Resu
     let all = match official {
         Official::Core => &*CORE,
         Official::Tasks => &*TASKS,
+        Official::Sessions => &*SESSIONS,
     };
     assert!(
         all["$defs"].get(definition).is_some(),
