@@ -4,7 +4,7 @@ import json
 import sys
 import time
 
-from lh import ask, content, form, other, progress, result, text
+from lh import ask, content, form, log, other, progress, result, text
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA=="
@@ -26,8 +26,9 @@ def greet(name):
 
 
 def slow_compute(seconds, label):
-    progress(0, 1, "computing")
-    time.sleep(float(seconds))
+    for step in range(4):
+        progress(step + 1, 4, "computing")
+        time.sleep(float(seconds) / 4)
     result(text(f"{label}: computed for {seconds} s"))
 
 
@@ -98,6 +99,62 @@ def test_tool_with_progress():
         progress(done, 100, f"{done} of 100")
         time.sleep(0.05)
     result(text("done"))
+
+
+def test_tool_with_logging():
+    log("info", "Tool execution started")
+    time.sleep(0.05)
+    log("info", "Tool processing data")
+    time.sleep(0.05)
+    log("info", "Tool execution completed")
+    result(text("logged"))
+
+
+def test_reconnection():
+    time.sleep(0.5)
+    result(text("still here"))
+
+
+def test_sampling(prompt):
+    answers = ask(sampled=sample(prompt))
+    result(text(f"LLM response: {json.dumps(answers['sampled'])}"))
+
+
+def completed(answer):
+    result(text(f"Elicitation completed: action={answer.get('action')}, content={json.dumps(answer.get('content'))}"))
+
+
+def test_elicitation(message):
+    fields = {
+        "username": {"type": "string", "description": "User's response"},
+        "email": {"type": "string", "description": "User's email address"},
+    }
+    completed(ask(user=form(message, fields, ["username", "email"]))["user"])
+
+
+def test_elicitation_sep1034_defaults():
+    fields = {
+        "name": {"type": "string", "default": "John Doe"},
+        "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5},
+        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "verified": {"type": "boolean", "default": True},
+    }
+    completed(ask(user=form("Who are you?", fields, []))["user"])
+
+
+def test_elicitation_sep1330_enums():
+    options = ["option1", "option2", "option3"]
+    titled = [{"const": f"value{n}", "title": f"{word} Option"} for n, word in enumerate(["First", "Second", "Third"], 1)]
+    names = ["Option One", "Option Two", "Option Three"]
+    fields = {
+        "untitledSingle": {"type": "string", "enum": options},
+        "titledSingle": {"type": "string", "oneOf": titled},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": names},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+    }
+    completed(ask(user=form("Which ones?", fields, []))["user"])
 
 
 def test_missing_capability():

@@ -58,6 +58,10 @@ def progress(done, total, message):
     LINE.send([{"progress": {"n": done, "total": total, "message": message}}])
 
 
+def log(level, data):
+    LINE.send([{"log": {"level": level, "logger": "fixture", "data": data}}])
+
+
 def content(answer, field, fallback):
     """One field of an accepted form; the fallback when it was not accepted."""
     if answer.get("action") != "accept":
