@@ -1,102 +1,85 @@
-//! `cargo xtask conformance [SCENARIO..]`: the official MCP suite and our own listen suite, against the binary.
+//! `cargo xtask conformance [SCENARIO..]`: the official MCP suite at both revisions, and our own scenarios.
 //!
-//! Installs the suite as `rigs/conformance/package.json` pins it, starts `longhaul serve` on a free port with the
-//! fixture tools of `rigs/conformance/longhaul.toml`, runs every scenario by itself, and compares with
-//! `rigs/conformance/baseline.json`. A failure that is not in the baseline fails; so does a line of the baseline
-//! that passes. `LONGHAUL_BINARY` names another binary to judge. What does not apply to a tools server is in `not-applicable.json`, each with its reason.
+//! Starts the binary with the fixture tools of `rigs/conformance/longhaul.toml` and runs every scenario by itself.
+//! Our own 2025 scenarios also run against a reference on the Python SDK, to show that they judge fairly: what fails
+//! there stands in `reference-exceptions.json` with its reason. A scenario that fails and is not in `baseline.json` fails
+//! the run; so does a line of either list that passes. `LONGHAUL_BINARY` names another binary to judge. What does not
+//! apply to a tools server is in `not-applicable.json`, each with its reason.
+
+mod suite;
 
 use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Mutex,
+    time::Instant,
 };
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Outcome,
-    packages::Npm,
-    program::Program,
+    Outcome, packages,
     server::{Server, binary, empty_folder},
-    workspace::{files, items, read, root, text},
+    workspace::{items, read, text},
 };
 
+use suite::{Revision, Suite};
+
 const RIG: &str = "rigs/conformance";
-const REVISION: &str = "2026-07-28";
+/// How many of our own scenarios run at once: they mostly wait. The official ones have short limits and run alone.
+const ABREAST: usize = 4;
 
 /// One scenario's checks, by how they ended.
 #[derive(Default)]
 struct Verdict {
     passed: u32,
-    skipped: u32,
+    /// The checks that failed and that a list excepts.
+    excepted: Vec<String>,
     wrong: Vec<String>,
 }
+
+/// Verdicts by place and scenario: `2025-11-25/ping`, `longhaul/tasks-2025-get`, `reference/tasks-2025-get`.
+type Verdicts = BTreeMap<String, Verdict>;
+
+/// Names, each with its reason.
+type Reasons = BTreeMap<String, String>;
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let suite = Suite::install()?;
     let binary = binary()?;
     let results = empty_folder("conformance/results")?;
-    let apart = NotApplicable::read()?;
+    let apart = not_applicable()?;
+    let mut verdicts = Verdicts::new();
     let server = Server::start(&binary, RIG, &results)?;
-    let official = suite.scenarios()?;
-    if let Some(gone) = apart.scenarios.keys().find(|name| !official.contains(name)) {
-        return Err(format!(
-            "`not-applicable.json` names `{gone}`, which the suite does not have"
-        ));
+    for (revision, apart) in &apart {
+        let wanted = applicable(&suite, *revision, apart, arguments)?;
+        verdicts.extend(official(
+            &suite,
+            *revision,
+            &wanted,
+            &server.url(),
+            &results,
+            &apart.checks,
+        )?);
     }
-    let mut verdicts = BTreeMap::new();
-    for scenario in official.iter().filter(|name| wanted(arguments, name)) {
-        if apart.reason(scenario).is_some() {
-            continue;
-        }
-        verdicts.insert(
-            scenario.clone(),
-            suite.official(scenario, &server.url(), &results, &apart)?,
-        );
-    }
-    for scenario in suite.ours()?.iter().filter(|name| wanted(arguments, name)) {
-        verdicts.insert(scenario.clone(), suite.our(scenario, &server.url())?);
+    for revision in Revision::ALL {
+        let wanted = wanted(suite.ours(revision)?, "longhaul", arguments);
+        verdicts.extend(ours(&suite, "longhaul", &wanted, &server.url(), &Reasons::new())?);
     }
     drop(server);
+    let excepted = exceptions()?;
+    let wanted = wanted(suite.ours(Revision::V2025_11_25)?, "reference", arguments);
+    if !wanted.is_empty() {
+        let server = reference(&results)?;
+        verdicts.extend(ours(&suite, "reference", &wanted, &server.url(), &excepted)?);
+    }
     report(&verdicts, &apart);
-    compare(&verdicts, !arguments.is_empty())
-}
-
-fn wanted(arguments: &[String], name: &str) -> bool {
-    arguments.is_empty() || arguments.iter().any(|argument| argument == name)
-}
-
-fn report(verdicts: &BTreeMap<String, Verdict>, apart: &NotApplicable) {
-    println!(
-        "\n{:<48} {:>6} {:>7} {:>6}",
-        "scenario", "passed", "skipped", "failed"
-    );
-    for (name, verdict) in verdicts {
-        println!(
-            "{name:<48} {:>6} {:>7} {:>6}",
-            verdict.passed,
-            verdict.skipped,
-            verdict.wrong.len()
-        );
-        for line in &verdict.wrong {
-            println!("    {line}");
-        }
+    let partial = !arguments.is_empty();
+    let mut wrong = unexpected(&verdicts, &listed("baseline.json")?, partial);
+    if !partial {
+        wrong.extend(stale(&verdicts, &excepted));
     }
-    for (name, reason) in &apart.scenarios {
-        println!("{name:<48} not applicable: {reason}");
-    }
-    let well = verdicts
-        .values()
-        .filter(|verdict| verdict.wrong.is_empty())
-        .count();
-    println!("conformance: {well} of {} scenarios pass", verdicts.len());
-}
-
-/// The baseline names failing scenarios, each with its reason; it may only shrink.
-fn compare(verdicts: &BTreeMap<String, Verdict>, partial: bool) -> Outcome {
-    let baseline: BTreeMap<String, String> = serde_json::from_str(&read(&format!("{RIG}/baseline.json"))?)
-        .map_err(|error| format!("`baseline.json` is not a map of scenario to reason: {error}"))?;
-    let wrong = unexpected(verdicts, &baseline, partial);
     if wrong.is_empty() {
         Ok(())
     } else {
@@ -104,12 +87,146 @@ fn compare(verdicts: &BTreeMap<String, Verdict>, partial: bool) -> Outcome {
     }
 }
 
-/// What differs from the baseline; `partial` when only some scenarios ran.
-fn unexpected(
-    verdicts: &BTreeMap<String, Verdict>,
-    baseline: &BTreeMap<String, String>,
-    partial: bool,
-) -> Vec<String> {
+/// The fixture tools on the Python SDK.
+fn reference(results: &Path) -> Result<Server, String> {
+    let python = packages::python(
+        &format!("{RIG}/reference/requirements.txt"),
+        "conformance/reference",
+    )?;
+    Server::script(
+        &python,
+        &format!("{RIG}/reference/server.py"),
+        results.join("reference.log"),
+    )
+}
+
+/// The scenarios of the official suite at one revision that apply and are wanted.
+fn applicable(
+    suite: &Suite,
+    revision: Revision,
+    apart: &Apart,
+    arguments: &[String],
+) -> Result<Vec<String>, String> {
+    let mut all = suite.scenarios(revision)?;
+    if let Some(gone) = apart.scenarios.keys().find(|name| !all.contains(name)) {
+        return Err(format!(
+            "`not-applicable.json` names `{gone}`, which the suite does not have at {}",
+            revision.name()
+        ));
+    }
+    all.retain(|name| !apart.scenarios.contains_key(name));
+    Ok(wanted(all, revision.name(), arguments))
+}
+
+/// Scenarios of the official suite, one after the other.
+fn official(
+    suite: &Suite,
+    revision: Revision,
+    wanted: &[String],
+    url: &str,
+    results: &Path,
+    excepted: &Reasons,
+) -> Result<Verdicts, String> {
+    let mut verdicts = Verdicts::new();
+    for scenario in wanted {
+        let start = Instant::now();
+        let verdict = match suite.official(revision, scenario, url, results)? {
+            Some(checks) => judge(&checks, excepted)?,
+            None => Verdict {
+                wrong: vec!["the suite wrote no checks".to_owned()],
+                ..Verdict::default()
+            },
+        };
+        let name = format!("{}/{scenario}", revision.name());
+        tell(&name, &verdict, start);
+        verdicts.insert(name, verdict);
+    }
+    Ok(verdicts)
+}
+
+/// Scenarios of our own against one server, a few at a time.
+fn ours(
+    suite: &Suite,
+    place: &str,
+    wanted: &[String],
+    url: &str,
+    excepted: &Reasons,
+) -> Result<Verdicts, String> {
+    let waiting = Mutex::new(wanted.iter());
+    let work = || -> Result<Verdicts, String> {
+        let mut verdicts = Verdicts::new();
+        while let Some(scenario) = waiting.lock().ok().and_then(|mut waiting| waiting.next()) {
+            let start = Instant::now();
+            let verdict = judge(&suite.our(scenario, url)?, excepted)?;
+            let name = format!("{place}/{scenario}");
+            tell(&name, &verdict, start);
+            verdicts.insert(name, verdict);
+        }
+        Ok(verdicts)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..ABREAST).map(|_| scope.spawn(work)).collect();
+        let mut verdicts = Verdicts::new();
+        for worker in workers {
+            verdicts.extend(worker.join().map_err(|_| "a scenario's thread panicked")??);
+        }
+        Ok(verdicts)
+    })
+}
+
+/// Those that were asked for, by their name alone or with the place in front; all when nothing was asked for.
+fn wanted(mut names: Vec<String>, place: &str, arguments: &[String]) -> Vec<String> {
+    names.retain(|name| {
+        let whole = format!("{place}/{name}");
+        arguments.is_empty()
+            || arguments
+                .iter()
+                .any(|argument| argument == name || *argument == whole)
+    });
+    names
+}
+
+/// One line as soon as a scenario has ended.
+fn tell(name: &str, verdict: &Verdict, start: Instant) {
+    let word = if verdict.wrong.is_empty() { "ok" } else { "FAILS" };
+    println!("{word:<5} {name} ({} ms)", start.elapsed().as_millis());
+}
+
+fn report(verdicts: &Verdicts, apart: &[(Revision, Apart)]) {
+    println!(
+        "\n{:<64} {:>6} {:>8} {:>6}",
+        "scenario", "passed", "excepted", "failed"
+    );
+    for (name, verdict) in verdicts {
+        println!(
+            "{name:<64} {:>6} {:>8} {:>6}",
+            verdict.passed,
+            verdict.excepted.len(),
+            verdict.wrong.len()
+        );
+        for line in &verdict.wrong {
+            println!("    {line}");
+        }
+    }
+    for (revision, apart) in apart {
+        for (name, reason) in &apart.scenarios {
+            println!("{}/{name} does not apply: {reason}", revision.name());
+        }
+    }
+    let mut places: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for (name, verdict) in verdicts {
+        let place = name.split('/').next().unwrap_or_default();
+        let (well, all) = places.entry(place).or_default();
+        *well += u32::from(verdict.wrong.is_empty());
+        *all += 1;
+    }
+    for (place, (well, all)) in places {
+        println!("conformance: {place}: {well} of {all} scenarios pass");
+    }
+}
+
+/// What differs from the baseline, which names failing scenarios and may only shrink; `partial` when only some ran.
+fn unexpected(verdicts: &Verdicts, baseline: &Reasons, partial: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, verdict) in verdicts {
         match (verdict.wrong.is_empty(), baseline.contains_key(name)) {
@@ -125,132 +242,61 @@ fn unexpected(
     wrong
 }
 
-/// What does not apply, and why: whole scenarios, and single checks of scenarios that do apply.
-struct NotApplicable {
-    scenarios: BTreeMap<String, String>,
-    checks: BTreeMap<String, String>,
+/// Exceptions of the reference that did not fail there: it passes them by now, or no check has that name.
+fn stale(verdicts: &Verdicts, excepted: &Reasons) -> Vec<String> {
+    let met: BTreeSet<&String> = verdicts
+        .iter()
+        .filter(|(name, _)| name.starts_with("reference/"))
+        .flat_map(|(_, verdict)| &verdict.excepted)
+        .collect();
+    excepted
+        .keys()
+        .filter(|name| !met.contains(name))
+        .map(|name| format!("{name} does not fail on the reference: take it out of its exceptions"))
+        .collect()
 }
 
-impl NotApplicable {
-    fn read() -> Result<NotApplicable, String> {
-        let file: BTreeMap<String, BTreeMap<String, String>> =
-            serde_json::from_str(&read(&format!("{RIG}/not-applicable.json"))?)
-                .map_err(|error| format!("`not-applicable.json` is not as expected: {error}"))?;
-        let part = |name: &str| file.get(name).cloned().unwrap_or_default();
-        Ok(NotApplicable {
+/// What of the official suite does not apply at a revision.
+struct Apart {
+    /// Whole scenarios.
+    scenarios: Reasons,
+    /// Single checks of scenarios that do apply.
+    checks: Reasons,
+}
+
+fn not_applicable() -> Result<Vec<(Revision, Apart)>, String> {
+    let file: BTreeMap<String, BTreeMap<String, Reasons>> = listed("not-applicable.json")?;
+    let of = |revision: Revision| {
+        let part = |name: &str| {
+            let parts = file.get(revision.name());
+            parts
+                .and_then(|parts| parts.get(name))
+                .cloned()
+                .unwrap_or_default()
+        };
+        let apart = Apart {
             scenarios: part("scenarios"),
             checks: part("checks"),
-        })
-    }
-
-    fn reason(&self, scenario: &str) -> Option<&str> {
-        self.scenarios.get(scenario).map(String::as_str)
-    }
+        };
+        (revision, apart)
+    };
+    Ok(Revision::ALL.map(of).into())
 }
 
-/// The installed suite.
-struct Suite {
-    node: PathBuf,
-    cli: PathBuf,
+/// The checks that the reference does not pass: its own faults, and what only Longhaul promises.
+fn exceptions() -> Result<Reasons, String> {
+    let parts: BTreeMap<String, Reasons> = listed("reference-exceptions.json")?;
+    Ok(parts.into_values().flatten().collect())
 }
 
-impl Suite {
-    /// Installs the pinned packages.
-    fn install() -> Result<Suite, String> {
-        let npm = Npm::install(RIG, "conformance/suite")?;
-        Ok(Suite {
-            node: npm.node(),
-            cli: npm
-                .modules()
-                .join("@modelcontextprotocol/conformance/dist/index.js"),
-        })
-    }
-
-    /// Every server scenario of the revision and of the tasks extension, by the suite's own list.
-    fn scenarios(&self) -> Result<Vec<String>, String> {
-        let list = Program::new(&self.node)
-            .args([self.cli.as_path(), Path::new("list")])
-            .output()?;
-        let servers = list.split("Client scenarios").next().unwrap_or_default();
-        let names: Vec<String> = servers
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("- "))
-            .filter_map(|line| line.split_once(" ["))
-            .filter(|(name, versions)| versions.contains(REVISION) || name.starts_with("tasks-"))
-            .map(|(name, _)| name.to_owned())
-            .collect();
-        if names.len() < 40 {
-            Err(format!("the suite lists only {} scenarios", names.len()))
-        } else {
-            Ok(names)
-        }
-    }
-
-    /// Runs one scenario of the official suite. The suite's own exit code is not asked: its checks are.
-    fn official(
-        &self,
-        scenario: &str,
-        url: &str,
-        results: &Path,
-        apart: &NotApplicable,
-    ) -> Result<Verdict, String> {
-        let folder = results.join(scenario);
-        let mut arguments = vec!["server", "--url", url, "--scenario", scenario];
-        if !scenario.starts_with("tasks-") {
-            arguments.extend(["--spec-version", REVISION]);
-        }
-        Program::new(&self.node)
-            .args([&self.cli])
-            .args(arguments)
-            .args(["-o"])
-            .args([&folder])
-            .silent()
-            .status()?;
-        let Some(file) = files(&folder, "checks.json")
-            .ok()
-            .and_then(|found| found.into_iter().next())
-        else {
-            return Ok(Verdict {
-                wrong: vec!["the suite wrote no checks".to_owned()],
-                ..Verdict::default()
-            });
-        };
-        let checks = fs::read_to_string(&file)
-            .map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
-        judge(&checks, apart)
-    }
-
-    /// The scenarios of our own, one module each.
-    fn ours(&self) -> Result<Vec<String>, String> {
-        let modules = files(&root().join(RIG).join("upstream"), ".scenario.mjs")?;
-        let name = |path: &PathBuf| {
-            path.file_name()?
-                .to_str()?
-                .strip_suffix(".scenario.mjs")
-                .map(str::to_owned)
-        };
-        Ok(modules.iter().filter_map(name).collect())
-    }
-
-    fn our(&self, scenario: &str, url: &str) -> Result<Verdict, String> {
-        let runner = root().join(RIG).join("upstream/run.mjs");
-        let checks = Program::new(&self.node)
-            .args([&runner])
-            .args([scenario, url])
-            .output()?;
-        judge(
-            &checks,
-            &NotApplicable {
-                scenarios: BTreeMap::new(),
-                checks: BTreeMap::new(),
-            },
-        )
-    }
+fn listed<T: DeserializeOwned>(file: &str) -> Result<T, String> {
+    serde_json::from_str(&read(&format!("{RIG}/{file}"))?)
+        .map_err(|error| format!("`{file}` is not as expected: {error}"))
 }
 
 /// A warning counts as wrong: what the suite only recommends, we promise. So does a check that the suite skipped
 /// and that has no reason here: a check that is not run proves nothing.
-fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
+fn judge(checks: &str, excepted: &Reasons) -> Result<Verdict, String> {
     let checks: Value =
         serde_json::from_str(checks).map_err(|error| format!("the checks are no JSON: {error}"))?;
     let mut verdict = Verdict::default();
@@ -258,13 +304,13 @@ fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
         let id = text(&check["id"]);
         match text(&check["status"]) {
             "SUCCESS" | "INFO" => verdict.passed += 1,
-            _ if apart.checks.contains_key(id) => verdict.skipped += 1,
+            _ if excepted.contains_key(id) => verdict.excepted.push(id.to_owned()),
             status => verdict
                 .wrong
                 .push(format!("{status} {id}: {}", text(&check["errorMessage"]))),
         }
     }
-    if verdict.passed == 0 && verdict.skipped == 0 && verdict.wrong.is_empty() {
+    if verdict.passed == 0 && verdict.excepted.is_empty() && verdict.wrong.is_empty() {
         verdict.wrong.push("no check ran".to_owned());
     }
     Ok(verdict)
@@ -274,30 +320,30 @@ fn judge(checks: &str, apart: &NotApplicable) -> Result<Verdict, String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{NotApplicable, Verdict, judge, unexpected};
+    use super::{Reasons, Verdict, Verdicts, judge, stale, unexpected, wanted};
 
-    fn apart(check: &str) -> NotApplicable {
-        let checks = BTreeMap::from([(check.to_owned(), "a reason".to_owned())]);
-        NotApplicable {
-            scenarios: BTreeMap::new(),
-            checks,
-        }
+    fn reason(name: &str) -> (String, String) {
+        (name.to_owned(), "a reason".to_owned())
     }
 
     #[test]
-    fn a_warning_is_wrong_and_a_check_that_does_not_apply_is_skipped() {
+    fn a_warning_is_wrong_and_an_excepted_check_is_counted_apart() {
+        let excepted = Reasons::from([reason("c")]);
         let checks =
             r#"[{"id":"a","status":"SUCCESS"},{"id":"b","status":"WARNING"},{"id":"c","status":"FAILURE"}]"#;
-        let verdict = judge(checks, &apart("c")).unwrap();
-        assert_eq!((verdict.passed, verdict.skipped, verdict.wrong.len()), (1, 1, 1));
+        let verdict = judge(checks, &excepted).unwrap();
+        assert_eq!(
+            (verdict.passed, verdict.excepted.len(), verdict.wrong.len()),
+            (1, 1, 1)
+        );
         let skipped = r#"[{"id":"a","status":"SKIPPED"},{"id":"c","status":"SKIPPED"}]"#;
-        let verdict = judge(skipped, &apart("c")).unwrap();
-        assert_eq!((verdict.skipped, verdict.wrong.len()), (1, 1));
+        let verdict = judge(skipped, &excepted).unwrap();
+        assert_eq!((verdict.excepted.len(), verdict.wrong.len()), (1, 1));
     }
 
     #[test]
     fn a_scenario_without_a_single_check_is_wrong() {
-        assert_eq!(judge("[]", &apart("c")).unwrap().wrong.len(), 1);
+        assert_eq!(judge("[]", &Reasons::new()).unwrap().wrong.len(), 1);
     }
 
     #[test]
@@ -311,9 +357,35 @@ mod tests {
             ("known".to_owned(), failing()),
             ("mended".to_owned(), Verdict::default()),
         ]);
-        let reason = |name: &str| (name.to_owned(), "a reason".to_owned());
-        let baseline = BTreeMap::from([reason("known"), reason("mended"), reason("gone")]);
+        let baseline = Reasons::from([reason("known"), reason("mended"), reason("gone")]);
         assert_eq!(unexpected(&verdicts, &baseline, false).len(), 3);
         assert_eq!(unexpected(&verdicts, &baseline, true).len(), 2);
+    }
+
+    #[test]
+    fn an_exception_that_passes_on_the_reference_is_stale() {
+        let met = |name: &str| Verdict {
+            excepted: vec![name.to_owned()],
+            ..Verdict::default()
+        };
+        let verdicts = Verdicts::from([
+            ("reference/a".to_owned(), met("still-wrong")),
+            ("2026-07-28/b".to_owned(), met("elsewhere")),
+        ]);
+        let excepted = Reasons::from([reason("still-wrong"), reason("elsewhere")]);
+        let stale = stale(&verdicts, &excepted);
+        assert_eq!(stale.len(), 1);
+        assert!(stale[0].starts_with("elsewhere "));
+    }
+
+    #[test]
+    fn a_scenario_is_asked_for_by_name_or_with_its_place() {
+        let names = || vec!["ping".to_owned(), "caching".to_owned()];
+        let ask = |argument: &str| wanted(names(), "2025-11-25", &[argument.to_owned()]).len();
+        assert_eq!(
+            (ask("ping"), ask("2025-11-25/ping"), ask("2026-07-28/ping")),
+            (1, 1, 0)
+        );
+        assert_eq!(wanted(names(), "2025-11-25", &[]).len(), 2);
     }
 }

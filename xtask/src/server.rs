@@ -1,4 +1,4 @@
-//! `longhaul serve` for a rig: on a free port, with a configuration of the rig's own.
+//! The server that a rig judges, on a free port: `longhaul serve` with a configuration of the rig's own, or a script in its place.
 //!
 //! Called by `conformance` and `clients`. The server is ended when it is dropped.
 
@@ -48,29 +48,53 @@ pub(crate) fn empty_folder(name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// A server with the `longhaul.toml` of a rig, and its state and log in the folder of the run's results.
+/// A server that was started here; ended when dropped.
 pub(crate) struct Server {
     child: Child,
-    binary: PathBuf,
-    rig: PathBuf,
-    results: PathBuf,
+    program: Box<dyn Fn(u16) -> Program>,
+    log: PathBuf,
     port: u16,
 }
 
 impl Server {
-    /// Starts it and waits until it answers.
+    /// Starts Longhaul with the `longhaul.toml` of a rig, its state and log in the folder of the run's results, and
+    /// waits until it answers.
     ///
     /// # Errors
     /// When it cannot be started or does not answer in time; its log is in the message.
     pub(crate) fn start(binary: &Path, rig: &str, results: &Path) -> Result<Server, String> {
-        let (binary, rig, results) = (binary.to_path_buf(), root().join(rig), results.to_path_buf());
+        let (binary, rig, state) = (binary.to_path_buf(), root().join(rig), results.join("state"));
+        let program = move |port: u16| {
+            Program::new(&binary)
+                .args(["serve", "--config", "longhaul.toml", "--state"])
+                .args([&state])
+                .args(["--bind", &format!("127.0.0.1:{port}")])
+                .folder(&rig)
+        };
+        Server::of(Box::new(program), results.join("server.log"))
+    }
+
+    /// Starts a script that takes its port as argument, and waits until it answers.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn script(interpreter: &Path, script: &str, log: PathBuf) -> Result<Server, String> {
+        let (interpreter, script) = (interpreter.to_path_buf(), root().join(script));
+        let program = move |port: u16| {
+            Program::new(&interpreter)
+                .args([&script])
+                .args([port.to_string()])
+        };
+        Server::of(Box::new(program), log)
+    }
+
+    fn of(program: Box<dyn Fn(u16) -> Program>, log: PathBuf) -> Result<Server, String> {
         let port = free_port()?;
-        let child = spawn(&binary, &rig, &results, port)?;
+        let child = spawn(program(port), &log)?;
         let mut server = Server {
             child,
-            binary,
-            rig,
-            results,
+            program,
+            log,
             port,
         };
         server.wait()?;
@@ -91,17 +115,16 @@ impl Server {
             .kill()
             .and_then(|()| self.child.wait())
             .map_err(|error| format!("cannot kill the server: {error}"))?;
-        self.child = spawn(&self.binary, &self.rig, &self.results, self.port)?;
+        self.child = spawn((self.program)(self.port), &self.log)?;
         self.wait()
     }
 
     /// Waits until the server answers HTTP.
     fn wait(&mut self) -> Outcome {
-        let log = log(&self.results);
         let start = Instant::now();
         while start.elapsed() < START_MAX {
             if let Ok(Some(status)) = self.child.try_wait() {
-                let said = fs::read_to_string(&log).unwrap_or_default();
+                let said = fs::read_to_string(&self.log).unwrap_or_default();
                 return Err(format!("the server ended with {status}:\n{said}"));
             }
             if answers(self.port) {
@@ -112,7 +135,7 @@ impl Server {
         Err(format!(
             "the server does not answer after {} s; see `{}`",
             START_MAX.as_secs(),
-            log.display()
+            self.log.display()
         ))
     }
 }
@@ -136,24 +159,16 @@ impl Drop for Server {
     }
 }
 
-fn log(results: &Path) -> PathBuf {
-    results.join("server.log")
-}
-
-fn spawn(binary: &Path, rig: &Path, results: &Path, port: u16) -> Result<Child, String> {
+fn spawn(program: Program, log: &Path) -> Result<Child, String> {
     let log = fs::OpenOptions::new()
         .create(true)
         .append(true)
-        .open(log(results))
+        .open(log)
         .map_err(|error| format!("cannot make a log: {error}"))?;
     let output = log
         .try_clone()
         .map_err(|error| format!("cannot use the log twice: {error}"))?;
-    Program::new(binary)
-        .args(["serve", "--config", "longhaul.toml", "--state"])
-        .args([results.join("state")])
-        .args(["--bind", &format!("127.0.0.1:{port}")])
-        .folder(rig)
+    program
         .into_command()
         .stdin(Stdio::null())
         .stdout(output)

@@ -21,8 +21,8 @@ const RESULTS = {
   'tasks/cancel': 'CancelTaskResult',
 };
 
-// Never the same id twice, not even in two sessions: a stream is known by the id of its request.
-let nextId = 1;
+// Never the same id twice, not in two sessions and not in two runs at once: some servers know a stream by the id of its request alone.
+let nextId = 1 + 1_000 * Math.floor(Math.random() * 1_000_000);
 
 /** One stream of frames. `frames` and `events` grow while it is open. */
 class Exchange {
@@ -106,6 +106,13 @@ class Exchange {
   /** The first request of the server on this stream. */
   question(within = 5_000) {
     return this.until((frame) => 'method' in frame && 'id' in frame, within);
+  }
+
+  /** Drops the connection and waits as long as the server asked to, as a client does that comes back. */
+  async interrupt() {
+    await this.drop();
+    const asked = this.events.findLast((event) => event.retry)?.retry;
+    await pause(Number(asked ?? 200));
   }
 
   /** Drops the connection, as a client does that goes away. */

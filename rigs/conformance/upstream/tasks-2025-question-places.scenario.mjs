@@ -44,7 +44,7 @@ async function resumed(session) {
   const broken = await wait(session, task);
   const asked = await broken.question();
   const [first] = broken.events;
-  await broken.drop();
+  await broken.interrupt();
   if (!asked) return ['no question came'];
   if (!first.id) return [];
   const stream = await session.listen({ 'Last-Event-ID': first.id });

@@ -14,13 +14,13 @@ export default class extends Scenario {
     const session = await open();
     const get = await session.listen();
     const streaming = get.status === 200;
-    const task = await session.begin('slow_compute', { seconds: 2, label: 'streams' });
+    const task = await session.begin('slow_compute', { seconds: 4, label: 'streams' });
     const dropped = await session.start('tasks/result', { taskId: task.taskId });
     const beside = await session.begin('slow_compute', { seconds: 2, label: 'beside' });
     const whole = await session.start('tasks/result', { taskId: beside.taskId });
     await pause(300);
     const last = dropped.events.findLast((event) => event.id)?.id;
-    await dropped.drop();
+    await dropped.interrupt();
     const resumed = last === undefined ? undefined : await session.listen({ 'Last-Event-ID': last });
     const seen = await session.poll(task.taskId, terminal);
     const told = await resumed?.until((frame) => frame.id === dropped.id, 5_000);

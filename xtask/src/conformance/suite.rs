@@ -1,0 +1,144 @@
+//! The official suite as `rigs/conformance/package.json` pins it, and our own scenarios, which run beside it.
+//!
+//! Called by `conformance` to run one scenario at a time. It only runs them: what their checks mean is judged by the caller.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    packages::Npm,
+    program::Program,
+    workspace::{files, root},
+};
+
+use super::RIG;
+
+/// What the extension's scenarios begin with. The suite lists them under no revision.
+const EXTENSION: &str = "tasks-";
+
+/// A published version of the protocol.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Revision {
+    V2025_11_25,
+    V2026_07_28,
+}
+
+impl Revision {
+    pub(super) const ALL: [Revision; 2] = [Revision::V2025_11_25, Revision::V2026_07_28];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Revision::V2025_11_25 => "2025-11-25",
+            Revision::V2026_07_28 => "2026-07-28",
+        }
+    }
+
+    /// How many scenarios the pinned suite has at least.
+    fn least(self) -> usize {
+        match self {
+            Revision::V2025_11_25 => 30,
+            Revision::V2026_07_28 => 40,
+        }
+    }
+}
+
+/// The installed suite.
+pub(super) struct Suite {
+    npm: Npm,
+}
+
+impl Suite {
+    /// Installs the pinned packages.
+    pub(super) fn install() -> Result<Suite, String> {
+        Ok(Suite {
+            npm: Npm::install(RIG, "conformance/suite")?,
+        })
+    }
+
+    fn cli(&self) -> PathBuf {
+        self.npm
+            .modules()
+            .join("@modelcontextprotocol/conformance/dist/index.js")
+    }
+
+    /// Every server scenario of the revision, by the suite's own list; those of the tasks extension belong to 2026-07-28.
+    pub(super) fn scenarios(&self, revision: Revision) -> Result<Vec<String>, String> {
+        let list = Program::new(self.npm.node())
+            .args([self.cli().as_path(), Path::new("list")])
+            .output()?;
+        let servers = list.split("Client scenarios").next().unwrap_or_default();
+        let names: Vec<String> = servers
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- "))
+            .filter_map(|line| line.split_once(" ["))
+            .filter(|(name, versions)| {
+                let extends = revision == Revision::V2026_07_28 && name.starts_with(EXTENSION);
+                extends || versions.contains(revision.name())
+            })
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        if names.len() < revision.least() {
+            Err(format!(
+                "the suite lists only {} scenarios of {}",
+                names.len(),
+                revision.name()
+            ))
+        } else {
+            Ok(names)
+        }
+    }
+
+    /// Runs one scenario of the official suite and returns its checks as JSON, or nothing when it wrote none.
+    /// The suite's own exit code is not asked: its checks are.
+    pub(super) fn official(
+        &self,
+        revision: Revision,
+        scenario: &str,
+        url: &str,
+        results: &Path,
+    ) -> Result<Option<String>, String> {
+        let folder = results.join(revision.name()).join(scenario);
+        let mut arguments = vec!["server", "--url", url, "--scenario", scenario];
+        if !scenario.starts_with(EXTENSION) {
+            arguments.extend(["--spec-version", revision.name()]);
+        }
+        Program::new(self.npm.node())
+            .args([self.cli()])
+            .args(arguments)
+            .args(["-o"])
+            .args([&folder])
+            .silent()
+            .status()?;
+        let written = files(&folder, "checks.json").unwrap_or_default();
+        let Some(file) = written.first() else {
+            return Ok(None);
+        };
+        fs::read_to_string(file)
+            .map(Some)
+            .map_err(|error| format!("cannot read `{}`: {error}", file.display()))
+    }
+
+    /// The scenarios of our own for that revision, one module each.
+    pub(super) fn ours(&self, revision: Revision) -> Result<Vec<String>, String> {
+        let modules = files(&root().join(RIG).join("upstream"), ".scenario.mjs")?;
+        let name = |path: &PathBuf| {
+            path.file_name()?
+                .to_str()?
+                .strip_suffix(".scenario.mjs")
+                .map(str::to_owned)
+        };
+        let sessions = |name: &String| name.starts_with("tasks-2025-") == (revision == Revision::V2025_11_25);
+        Ok(modules.iter().filter_map(name).filter(sessions).collect())
+    }
+
+    /// Runs one scenario of our own and returns its checks as JSON.
+    pub(super) fn our(&self, scenario: &str, url: &str) -> Result<String, String> {
+        Program::new(self.npm.node())
+            .args([root().join(RIG).join("upstream/run.mjs")])
+            .args([scenario, url])
+            .env("CONFORMANCE_SUITE", self.npm.folder())
+            .output()
+    }
+}
