@@ -140,7 +140,7 @@ fn deep_values_need_no_stack() {
     assert_eq!(form(&deep).len(), 40_000);
 }
 
-fn any_json() -> impl Strategy<Value = Value> {
+pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_mcp::{malformed::Rule, v2025_11_25::render_malformed};
+use longhaul_mcp::{Message, RequestId, edge::Version, malformed::Rule, v2025_11_25::render_malformed};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Sent, rule};
-use crate::support::{Official, assert_is, frame};
+use crate::{
+    canon::any_json,
+    support::{Official, assert_is, frame},
+};
 
 /// A frame that breaks one rule, and what its sender is told.
 struct Case {
@@ -180,4 +184,33 @@ fn no_rule_is_without_a_case() {
     };
     let seen: BTreeSet<i32> = cases().iter().map(|case| number(&case.sent.rule())).collect();
     assert!(seen.into_iter().eq(0..=13));
+}
+
+proptest! {
+    /// whatever a request says, it is taken or refused under its own id.
+    #[test]
+    fn any_request_is_answered_under_its_own_id(
+        method in prop::sample::select(vec![
+            "initialize", "ping", "logging/setLevel", "tools/list", "tools/call", "tasks/get", "tasks/result",
+            "tasks/list", "tasks/cancel", "tasks/update", "x",
+        ]),
+        name in any_json(),
+        arguments in any_json(),
+        task in any_json(),
+        cursor in any_json(),
+        meta in any_json(),
+        version in prop::sample::select(Version::ALL.to_vec()),
+    ) {
+        let params = json!({
+            "name": name, "arguments": arguments, "task": task, "taskId": task, "level": name, "cursor": cursor,
+            "_meta": meta,
+        });
+        let sent = Sent { version, ..Sent::new(method, params) };
+        let id = match sent.read() {
+            Ok(Message::Request(incoming)) => Some(incoming.id),
+            Ok(Message::Notice(_) | Message::Answer(_)) => None,
+            Err(malformed) => malformed.id,
+        };
+        prop_assert_eq!(id, Some(RequestId::Integer(7)));
+    }
 }

@@ -3,13 +3,18 @@
 use longhaul_core::{Body, Outcome, Phase, QuestionKey, Reason, task::CancelledBy};
 use longhaul_mcp::{
     Push, Reply, RequestId, RpcError, TaskView,
+    edge::Version,
     reply::{OpenQuestion, Progress, TaskPage},
     v2025_11_25::render,
 };
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ID, LATEST, RELATED, cancelled, error, errored, get, pushed, result, returned};
-use crate::support::{Official, assert_is, raw, task};
+use super::{ID, LATEST, RELATED, cancelled, error, errored, get, pushed, reply, result, returned};
+use crate::{
+    canon::any_json,
+    support::{Official, assert_is, raw, task},
+};
 
 /// D-10, Q-11.
 #[test]
@@ -311,5 +316,28 @@ fn question(ask: &Value) -> OpenQuestion {
     OpenQuestion {
         key: QuestionKey(1),
         ask: raw(ask),
+    }
+}
+
+proptest! {
+    /// D-8, A-52: whatever a tool returns, a client can read it, and it never says which task it is.
+    #[test]
+    fn any_result_takes_the_shape_of_a_session(
+        content in any_json(),
+        structured in any_json(),
+        meta in any_json(),
+        version in prop::sample::select(Version::ALL.to_vec()),
+    ) {
+        let body = json!({ "resultType": "task", "content": content, "structuredContent": structured, "_meta": meta });
+        let plain = Reply::Result(raw(&body));
+        let outcome = Reply::Outcome(task(returned(&body.to_string(), false)));
+        for (shown, related) in [(plain, Value::Null), (outcome, json!({ "taskId": ID }))] {
+            let result = reply(&shown, version)["result"].clone();
+            prop_assert!(result["content"].is_array());
+            prop_assert_eq!(result["structuredContent"].is_object(), structured.is_object() && version.has_output_schema());
+            prop_assert_eq!(result["structuredContent"].is_object(), result.get("structuredContent").is_some());
+            prop_assert_eq!(result.get("resultType"), None);
+            prop_assert_eq!(&result["_meta"][RELATED], &related);
+        }
     }
 }
