@@ -160,6 +160,12 @@ impl Obj {
         }
     }
 
+    /// The members that are not null.
+    pub(crate) fn without_nulls(mut self) -> Obj {
+        self.0.retain(|(_, value)| value.text() != "null");
+        self
+    }
+
     /// Removes the member called `name`.
     pub fn take(&mut self, name: &str) -> Option<Raw> {
         let at = self.0.iter().position(|(own, _)| own.is(name))?;

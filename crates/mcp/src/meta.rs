@@ -123,7 +123,7 @@ impl Members {
     pub(crate) fn read(params: Option<&Obj>) -> Result<Members, Rule> {
         match params.and_then(|params| params.raw("_meta")).map(Raw::read) {
             None => Ok(Members::default()),
-            Some(Ok(members)) => Ok(Members(members)),
+            Some(Ok(members)) => Ok(Members(Obj::without_nulls(members))),
             Some(Err(_)) => Err(Rule::ParamInvalid {
                 member: "_meta",
                 must_be: "an object",

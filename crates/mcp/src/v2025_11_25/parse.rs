@@ -22,7 +22,8 @@ const CLIENT_CHARS_MAX: usize = 100;
 /// # Errors
 /// The version is absent or no string, or the capabilities are no object.
 pub fn open(id: RequestId, params: Option<&Obj>) -> Result<Opening, Malformed> {
-    match peer(Params(params)) {
+    let params = params.cloned().map(Obj::without_nulls);
+    match peer(Params(params.as_ref())) {
         Ok(peer) => Ok(Opening { id, peer }),
         Err(rule) => Err(Malformed { id: Some(id), rule }),
     }
@@ -83,6 +84,8 @@ pub fn parse(frame: Frame, peer: &Peer, offer: &Offer<'_>) -> Result<Message, Ma
         Frame::Response { id: None, .. } => Ok(Message::Notice(Notice::Ignored)),
         Frame::Notification { method, params } => Ok(Message::Notice(notice(&method, params.as_ref()))),
         Frame::Request { id, method, params } => {
+            // Clients of sessions write an absent member as null, too.
+            let params = params.map(Obj::without_nulls);
             let reader = Reader {
                 peer,
                 offer,
@@ -128,15 +131,10 @@ impl Reader<'_, '_> {
             .method(method)
             .ok_or_else(|| Rule::method_not_found(method))?;
         let meta = Members::read(self.params.0)?;
-        let wish = match method {
-            Method::CallTool => self.wish()?,
-            Method::Ping
-            | Method::SetLevel
-            | Method::ListTools
-            | Method::GetTask
-            | Method::TaskResult
-            | Method::ListTasks
-            | Method::CancelTask => None,
+        let wish = if method == Method::CallTool {
+            self.wish()?
+        } else {
+            None
         };
         let client = Client {
             takes: if wish.is_some() {
@@ -232,10 +230,9 @@ impl Reader<'_, '_> {
         let Some(task) = self.params.raw("task").filter(|_| self.gives_tasks()) else {
             return Ok(None);
         };
-        let task: Obj = task.read().map_err(|_| bad("an object"))?;
-        let ttl_ms = match task.raw("ttl") {
+        let task = task.read::<Obj>().map_err(|_| bad("an object"))?;
+        let ttl_ms = match task.without_nulls().raw("ttl") {
             None => None,
-            Some(ttl) if ttl.text() == "null" => None,
             Some(ttl) => whole(ttl).ok_or(bad("an object whose `ttl` is a number"))?,
         };
         Ok(Some(Wish { ttl_ms }))

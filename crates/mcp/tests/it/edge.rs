@@ -1,7 +1,7 @@
 //! Which generation a frame belongs to, and that both are answered in their own shapes.
 
 use longhaul_mcp::{
-    Malformed, Message, Reply, Request, RequestId, RpcError,
+    Malformed, Message, Push, Reply, Request, RequestId, RpcError,
     edge::{self, Belongs, Edge, Offer, Received, Version},
     frame::Frame,
     header::Headers,
@@ -163,6 +163,20 @@ fn a_frame_is_read_and_answered_on_its_own_edge() {
         serde_json::from_slice(&Edge::Session(Version::LATEST).render(list, &id)).expect("JSON");
     assert_eq!(modern["result"]["resultType"], "complete");
     assert_eq!(session["result"], json!({}));
+}
+
+#[test]
+fn a_message_beside_replies_takes_the_shape_of_its_edge() {
+    let shown = |edge: Edge| -> Value {
+        serde_json::from_slice(&edge.push(&Push::ToolsChanged, &RequestId::Integer(41))).expect("JSON")
+    };
+    let stateless = shown(Edge::Stateless);
+    let session = shown(Edge::Session(Version::LATEST));
+    assert_is(Official::Core, "ToolListChangedNotification", &stateless);
+    assert_is(Official::Sessions, "ToolListChangedNotification", &session);
+    let tag = "io.modelcontextprotocol/subscriptionId";
+    assert_eq!(stateless["params"]["_meta"][tag], 41);
+    assert_eq!(session["params"], json!({}));
 }
 
 ///

@@ -156,10 +156,6 @@ fn a_hostile_initialize_is_cut_to_size_or_refused() {
             json!({ "protocolVersion": "2025-11-25", "capabilities": [] }),
             "capabilities",
         ),
-        (
-            json!({ "protocolVersion": "2025-11-25", "capabilities": null }),
-            "capabilities",
-        ),
     ] {
         let refused = opening(&params).expect_err("refused");
         assert_eq!(refused.id, Some(RequestId::Integer(1)));

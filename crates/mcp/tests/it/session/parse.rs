@@ -182,7 +182,6 @@ fn a_call_asks_for_a_task_by_a_member_of_its_own() {
     let plain = Sent::new("tools/call", json!({ "name": "t" }));
     assert_eq!(plain.incoming().client.takes, Takes::Never);
     for bad in [
-        json!(null),
         json!(true),
         json!([]),
         json!({ "ttl": "1" }),
@@ -397,6 +396,29 @@ fn notifications_want_no_reply() {
             "{ignored}"
         );
     }
+}
+
+#[test]
+fn a_member_that_is_null_is_absent() {
+    let nulls = json!({ "name": "t", "arguments": null, "task": null, "_meta": null });
+    let call = Sent::new("tools/call", nulls);
+    assert_eq!(
+        call.call(),
+        Sent::new("tools/call", json!({ "name": "t" })).call()
+    );
+    assert_eq!(call.incoming().client.takes, Takes::Never);
+    let meta = json!({ "name": "t", "_meta": { "progressToken": null, "dev.longhaul/session": null } });
+    assert_eq!(Sent::new("tools/call", meta).call().progress_token, None);
+    let list = Sent::new("tools/list", json!({ "cursor": null })).incoming();
+    assert_eq!(list.request, Request::ListTools { cursor: None });
+    // A null inside the arguments is the tool's.
+    let call = Sent::new("tools/call", json!({ "name": "t", "arguments": { "a": null } })).call();
+    assert_eq!(call.arguments, Some(raw(&json!({ "a": null }))));
+    let nothing = Sent::new("tasks/get", json!({ "taskId": null })).rule();
+    assert!(
+        matches!(nothing, Rule::ParamInvalid { member: "taskId", .. }),
+        "{nothing:?}"
+    );
 }
 
 /// the parameters of a ping say nothing.
