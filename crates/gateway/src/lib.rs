@@ -4,6 +4,7 @@
 //! before everything that acts. Nothing here knows SQL; HTTP types stop at [`http`] and the local entrances.
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod admin;
 pub mod catalog;
 pub mod command;
@@ -19,6 +20,7 @@ pub mod question;
 pub mod request_state;
 pub mod sealed_id;
 pub mod server;
+pub mod stdio;
 pub mod view;
 
 mod quota;

@@ -5,4 +5,5 @@
 pub mod form;
 pub mod links;
 pub mod page;
+pub mod pipe;
 pub mod socket;

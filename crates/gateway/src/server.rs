@@ -1,9 +1,9 @@
-//! Puts the entrances together: the MCP endpoint and the local page on one address, the local API on the user's
-//! socket.
+//! Puts the entrances together: the MCP endpoint and the local page on one address, the local API and the pipes on
+//! the user's socket.
 //!
 //! Made by the binary after the engine was started, so that the first request already reads what is true.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use longhaul_core::Span;
@@ -11,14 +11,16 @@ use longhaul_engine::Engine;
 use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
+    activity::Activity,
     admin,
     catalog::Catalog,
     config::Config,
     dispatch::{self, Dispatch},
     http::{self, Allowed, connections},
     listen,
-    local::{links::Links, page, socket},
+    local::{links::Links, page, pipe, socket},
     sealed_id::Keys,
+    stdio::{self, Stdio},
     view,
 };
 
@@ -32,19 +34,64 @@ pub struct Setup<'a> {
     pub keys: Keys,
     /// Its settings.
     pub config: &'a Config,
-    /// Where the user's socket is; `None` to serve none.
-    pub socket: Option<PathBuf>,
+    /// The user's socket; `None` to serve none.
+    pub socket: Option<socket::Claim>,
+    /// What is done about the configuration's address.
+    pub listen: Listen,
+}
+
+/// What a server does about its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// It listens there, or does not begin.
+    There,
+    /// It listens there, or on a free port where another program is there.
+    ThereOrNear,
+    /// It listens on no address.
+    Nowhere,
+}
+
+/// How far a server is from its end. It only moves on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// It serves.
+    No,
+    /// Its entrances are free for another server. What is open goes on.
+    MadeWay,
+    /// What is open has a last moment to finish.
+    Now,
 }
 
 /// A server whose entrances are bound and not yet served.
 pub struct Server {
-    address: SocketAddr,
-    tcp: TcpListener,
+    tcp: Option<Tcp>,
     connections: connections::Limits,
     socket: Option<socket::Socket>,
-    mcp: Router,
     local: Router,
     links: Option<Links>,
+    pipes_closed: pipe::Closed,
+    end: watch::Receiver<End>,
+    control: Control,
+}
+
+/// The address on which MCP and the page are served.
+struct Tcp {
+    address: SocketAddr,
+    listener: TcpListener,
+    router: Router,
+}
+
+/// What is known of a server while it serves, and how it is told to end.
+#[derive(Clone)]
+pub struct Control {
+    /// Tells it to end. When the last sender is dropped, it ends.
+    pub end: watch::Sender<End>,
+    /// Somebody asked it to make way for another server.
+    pub asked_to_make_way: watch::Receiver<bool>,
+    /// Who is connected.
+    pub activity: Activity,
+    /// Serves further connections.
+    pub stdio: Stdio,
 }
 
 /// Why a server cannot be bound.
@@ -80,47 +127,46 @@ impl Server {
     /// [`BindError`]; nothing is bound then.
     pub async fn bind(setup: Setup<'_>) -> Result<Server, BindError> {
         let config = setup.config;
-        let bind = config.server.bind;
-        // G-2
-        if !bind.ip().is_loopback() {
-            return Err(BindError::NotLoopback(bind));
-        }
-        let tcp = TcpListener::bind(bind).await.map_err(|source| {
-            if source.kind() == io::ErrorKind::AddrInUse {
-                return BindError::AddressInUse(bind);
-            }
-            BindError::System {
-                address: bind,
-                source,
-            }
-        })?;
-        let address = tcp.local_addr().map_err(|source| BindError::System {
-            address: bind,
-            source,
-        })?;
-        let socket = setup.socket.as_deref().map(socket::Socket::bind).transpose()?;
+        let tcp = listen(config.server.bind, setup.listen).await?;
+        let activity = Activity::new();
+        let socket = setup
+            .socket
+            .map(|claim| claim.bind(activity.clone()))
+            .transpose()?;
 
-        let base = format!("http://{address}");
+        let base = tcp.as_ref().map(|(address, _)| format!("http://{address}"));
+        let mcp_url = base.as_ref().map(|base| format!("{base}/mcp"));
+        let catalog = setup.catalog;
         let dispatch = Dispatch::new(
             setup.engine,
-            Arc::clone(&setup.catalog),
+            Arc::clone(&catalog),
             setup.keys,
-            dispatch_settings(config, format!("{base}/mcp")),
+            dispatch_settings(config, mcp_url),
         );
-        let allowed = Allowed::new(
-            address,
-            &config.server.allowed_hosts,
-            &config.server.allowed_origins,
-        );
-        let hosts = allowed.hosts().to_vec();
-        let links = config.server.page.then(|| Links::new(&base));
-        let mut mcp = http::router(dispatch.clone(), setup.catalog, http_limits(config), allowed);
-        if let Some(links) = &links {
-            mcp = mcp.merge(page::router(Arc::new(dispatch.clone()), links.clone(), hosts));
-        }
-        let local = admin::http::router(Arc::new(dispatch), links.clone());
+        let links = base
+            .filter(|_| config.server.page)
+            .map(|base| Links::new(&base));
+        let tcp = tcp.map(|(address, listener)| {
+            let server = &config.server;
+            let allowed = Allowed::new(address, &server.allowed_hosts, &server.allowed_origins);
+            let hosts = allowed.hosts().to_vec();
+            let (dispatch, catalog) = (dispatch.clone(), Arc::clone(&catalog));
+            let mut router = http::router(dispatch.clone(), catalog, http_limits(config), allowed);
+            if let Some(links) = &links {
+                router = router.merge(page::router(Arc::new(dispatch), links.clone(), hosts));
+            }
+            Tcp {
+                address,
+                listener,
+                router,
+            }
+        });
+        let (end, ended) = watch::channel(End::No);
+        let (make_way, asked_to_make_way) = watch::channel(false);
+        let stdio = Stdio::new(dispatch.clone(), catalog, stdio_limits(config));
+        let (pipes, pipes_closed) = pipe::Pipes::new(stdio.clone(), ended.clone(), make_way);
+        let local = admin::http::router(Arc::new(dispatch), links.clone()).merge(pipe::router(pipes));
         Ok(Server {
-            address,
             tcp,
             connections: connections::Limits {
                 connections_max: config.server.connections_max as usize,
@@ -128,15 +174,22 @@ impl Server {
                 reader_time: duration(config.server.slow_reader),
             },
             socket,
-            mcp,
             local,
             links,
+            pipes_closed,
+            end: ended,
+            control: Control {
+                end,
+                asked_to_make_way,
+                activity,
+                stdio,
+            },
         })
     }
 
-    /// The address that is really bound: the port is never 0.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The address that is really bound: the port is never 0. `None` when the server listens on none.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().map(|tcp| tcp.address)
     }
 
     /// Hands out links to the local page, when it is served.
@@ -144,32 +197,108 @@ impl Server {
         self.links.as_ref()
     }
 
-    /// Serves until `ended` says so, then lets open requests finish for at most `last`.
+    /// What is known of the server while it serves.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Serves until it is told to end, then lets open requests finish: without a limit while it only makes way, for
+    /// at most `last` once it ends. The address is free before the socket is, so whoever gets the socket can have
+    /// the address.
     ///
     /// # Errors
     /// The system's, when it no longer accepts connections.
-    pub async fn serve(self, ended: watch::Receiver<bool>, last: Duration) -> io::Result<()> {
-        let until = |mut ended: watch::Receiver<bool>| async move {
-            // A sender that is gone is an end, too.
-            let _ = ended.wait_for(|ended| *ended).await;
-        };
-        let tcp = connections::serve(self.tcp, self.mcp, self.connections, until(ended.clone()));
-        let stopping = until(ended.clone());
-        let serving = async {
-            match self.socket {
-                Some(socket) => tokio::try_join!(tcp, socket.serve(self.local, until(ended))).map(|_| ()),
-                None => tcp.await,
+    pub async fn serve(self, last: Duration) -> io::Result<()> {
+        let Server {
+            tcp,
+            connections,
+            socket,
+            local,
+            pipes_closed,
+            end,
+            control,
+            ..
+        } = self;
+        let activity = control.activity.clone();
+        drop(control);
+        let until = |least: End| {
+            let mut end = end.clone();
+            async move {
+                // A sender that is gone is an end, too.
+                let _ = end.wait_for(|end| *end >= least).await;
             }
         };
+        let (release, mut released) = watch::channel(false);
+        let tcp = async {
+            match tcp {
+                Some(Tcp { listener, router, .. }) => {
+                    let release = || {
+                        release.send_replace(true);
+                    };
+                    connections::serve(listener, router, connections, &activity, until(End::MadeWay), release)
+                        .await
+                }
+                None => {
+                    until(End::MadeWay).await;
+                    release.send_replace(true);
+                    Ok(())
+                }
+            }
+        };
+        let local = async {
+            match socket {
+                Some(socket) => {
+                    let released = async move {
+                        let _ = released.wait_for(|released| *released).await;
+                    };
+                    socket.serve(local, released).await
+                }
+                None => {
+                    drop(local);
+                    Ok(())
+                }
+            }
+        };
+        let pipes = async {
+            pipes_closed.wait().await;
+            Ok(())
+        };
+        let serving = async { tokio::try_join!(tcp, local, pipes).map(|_| ()) };
         tokio::pin!(serving);
         tokio::select! {
             served = &mut serving => served,
-            () = stopping => tokio::time::timeout(last, serving).await.unwrap_or(Ok(())),
+            () = until(End::Now) => tokio::time::timeout(last, serving).await.unwrap_or(Ok(())),
         }
     }
 }
 
-fn dispatch_settings(config: &Config, mcp_url: String) -> dispatch::Settings {
+/// Binds the address, as far as it is to be bound.
+async fn listen(bind: SocketAddr, listen: Listen) -> Result<Option<(SocketAddr, TcpListener)>, BindError> {
+    if listen == Listen::Nowhere {
+        return Ok(None);
+    }
+    // G-2
+    if !bind.ip().is_loopback() {
+        return Err(BindError::NotLoopback(bind));
+    }
+    let system = |source| BindError::System {
+        address: bind,
+        source,
+    };
+    let listener = match TcpListener::bind(bind).await {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && listen == Listen::ThereOrNear => {
+            let listener = TcpListener::bind((bind.ip(), 0)).await.map_err(system)?;
+            tracing::warn!(wanted = %bind, "the address is in use by another program; a free port is used");
+            listener
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(BindError::AddressInUse(bind)),
+        bound => bound.map_err(system)?,
+    };
+    let address = listener.local_addr().map_err(system)?;
+    Ok(Some((address, listener)))
+}
+
+fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Settings {
     let tasks = &config.tasks;
     dispatch::Settings {
         tasks_enabled: tasks.enabled,
@@ -184,7 +313,7 @@ fn dispatch_settings(config: &Config, mcp_url: String) -> dispatch::Settings {
         kept_for_join: tasks.kept_for_join,
         wait_tool: tasks.wait_tool,
         rounds_max: tasks.questions_before_max as usize,
-        mcp_url: Some(mcp_url),
+        mcp_url,
         list_cache_ms: dispatch::Settings::default().list_cache_ms,
         listen: listen::Limits {
             tasks_max: config.server.stream_tasks_max as usize,
@@ -200,6 +329,24 @@ fn dispatch_settings(config: &Config, mcp_url: String) -> dispatch::Settings {
     }
 }
 
+fn stdio_limits(config: &Config) -> stdio::Limits {
+    let server = &config.server;
+    stdio::Limits {
+        line_max: usize::try_from(server.body_max.0).unwrap_or(usize::MAX),
+        reader_time: duration(server.slow_reader),
+        scan: scan_limits(config),
+        ..stdio::Limits::default()
+    }
+}
+
+fn scan_limits(config: &Config) -> longhaul_mcp::scan::Limits {
+    longhaul_mcp::scan::Limits {
+        depth_max: config.server.depth_max as usize,
+        values_max: config.server.values_max as usize,
+        ..longhaul_mcp::scan::Limits::default()
+    }
+}
+
 fn http_limits(config: &Config) -> http::Limits {
     let server = &config.server;
     http::Limits {
@@ -209,11 +356,7 @@ fn http_limits(config: &Config) -> http::Limits {
         keep_alive: duration(server.keep_alive),
         reader_time: duration(server.slow_reader),
         strict_headers: server.strict_headers,
-        scan: longhaul_mcp::scan::Limits {
-            depth_max: server.depth_max as usize,
-            values_max: server.values_max as usize,
-            ..longhaul_mcp::scan::Limits::default()
-        },
+        scan: scan_limits(config),
     }
 }
 

@@ -25,6 +25,8 @@ use tokio::{
     time::Sleep,
 };
 
+use crate::activity::Activity;
+
 /// What the connections of a listener are limited to.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -37,7 +39,8 @@ pub struct Limits {
     pub reader_time: Duration,
 }
 
-/// Serves `router` until `ended` resolves, then lets open requests finish.
+/// Serves `router` until `ended` resolves, then gives up the address, says so by `released`, and lets open requests
+/// finish.
 ///
 /// # Errors
 /// None today: a connection that cannot be accepted is logged, and the next one is waited for.
@@ -45,7 +48,9 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
+    activity: &Activity,
     ended: impl Future<Output = ()>,
+    released: impl FnOnce(),
 ) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
     let open = GracefulShutdown::new();
@@ -60,8 +65,9 @@ pub async fn serve(
                     .header_read_timeout(limits.header_time)
                     .serve_connection(io, TowerToHyperService::new(router.clone()));
                 let served = open.watch(served);
+                let guest = activity.enter();
                 tokio::spawn(async move {
-                    let _place = place;
+                    let _open = (place, guest);
                     if let Err(error) = served.await {
                         tracing::debug!(%error, "a connection ended early");
                     }
@@ -69,6 +75,8 @@ pub async fn serve(
             }
         }
     }
+    drop(listener);
+    released();
     open.shutdown().await;
     Ok(())
 }

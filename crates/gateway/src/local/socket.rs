@@ -20,7 +20,10 @@ use axum::{
 };
 use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
 
-use crate::admin::{Entrance, Peer};
+use crate::{
+    activity::{Activity, Counted},
+    admin::{Entrance, Peer},
+};
 
 /// The file name of the socket.
 pub const NAME: &str = "longhaul.sock";
@@ -71,23 +74,31 @@ pub enum BindError {
     },
 }
 
+/// The right to be the server on a socket, before anybody can connect to it.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    /// Held until the socket is given up, so that two servers that start at once cannot both replace a left-over
+    /// socket.
+    lock: fs::File,
+}
+
 /// The bound socket. Dropping it removes the file, unless another has taken its place.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
     inode: u64,
-    /// Held as long as the process lives, so that two servers that start at once cannot both replace a left-over
-    /// socket.
+    activity: Activity,
     _lock: fs::File,
 }
 
-impl Socket {
-    /// Binds the socket with mode 0600 in a directory with mode 0700.
+impl Claim {
+    /// Takes the socket's lock; its directory is made with mode 0700.
     ///
     /// # Errors
-    /// [`BindError`], one variant for each reason.
-    pub fn bind(path: &Path) -> Result<Socket, BindError> {
+    /// [`BindError`]; [`BindError::InUse`] when a server that lives has it.
+    pub fn take(path: &Path) -> Result<Claim, BindError> {
         if path.as_os_str().len() > PATH_MAX {
             return Err(BindError::TooLong(path.to_owned()));
         }
@@ -107,10 +118,27 @@ impl Socket {
             .ok_or(BindError::Directory(directory.to_owned()))?;
         let lock = fs::File::create(path.with_extension("lock")).map_err(system)?;
         match lock.try_lock() {
-            Ok(()) => clear(path)?,
-            Err(fs::TryLockError::WouldBlock) => return Err(BindError::InUse(path.to_owned())),
-            Err(fs::TryLockError::Error(source)) => return Err(system(source)),
+            Ok(()) => Ok(Claim {
+                path: path.to_owned(),
+                lock,
+            }),
+            Err(fs::TryLockError::WouldBlock) => Err(BindError::InUse(path.to_owned())),
+            Err(fs::TryLockError::Error(source)) => Err(system(source)),
         }
+    }
+
+    /// Binds the socket with mode 0600.
+    ///
+    /// # Errors
+    /// [`BindError`], one variant for each reason.
+    pub(crate) fn bind(self, activity: Activity) -> Result<Socket, BindError> {
+        let Claim { path, lock } = self;
+        let path = path.as_path();
+        let system = |source| BindError::System {
+            path: path.to_owned(),
+            source,
+        };
+        clear(path)?;
         // The socket appears under its name only when its mode is right: nobody can connect in between.
         let unborn = path.with_extension(format!("{}", std::process::id()));
         remove(&unborn).map_err(system)?;
@@ -122,9 +150,13 @@ impl Socket {
             listener,
             path: path.to_owned(),
             inode,
+            activity,
             _lock: lock,
         })
     }
+}
+
+impl Socket {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
@@ -157,15 +189,17 @@ impl Drop for Socket {
 }
 
 impl Listener for Socket {
-    type Io = UnixStream;
+    type Io = Counted<UnixStream>;
     type Addr = SocketAddr;
 
     /// Connections of this user and of root; others are closed without a byte (S4).
-    async fn accept(&mut self) -> (UnixStream, SocketAddr) {
+    async fn accept(&mut self) -> (Counted<UnixStream>, SocketAddr) {
         loop {
             let (stream, address) = Listener::accept(&mut self.listener).await;
             match stream.peer_cred() {
-                Ok(peer) if may_enter(peer.uid()) => return (stream, address),
+                Ok(peer) if may_enter(peer.uid()) => {
+                    return (Counted::new(stream, self.activity.enter()), address);
+                }
                 Ok(peer) => tracing::warn!(uid = peer.uid(), "refused a connection of another user"),
                 Err(error) => tracing::warn!(%error, "refused a connection without a name"),
             }
@@ -186,7 +220,7 @@ struct Connection {
 impl axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, Socket>> for Connection {
     fn connect_info(stream: axum::serve::IncomingStream<'_, Socket>) -> Connection {
         Connection {
-            uid: stream.io().peer_cred().ok().map(|peer| peer.uid()),
+            uid: stream.io().get().peer_cred().ok().map(|peer| peer.uid()),
         }
     }
 }

@@ -1,0 +1,129 @@
+//! What `longhaul stdio` and a newer server ask of this one over the user's socket: a connection that speaks MCP,
+//! and to make way.
+//!
+//! A connection begins as an HTTP request and is a stream of lines from the reply on. It decides nothing.
+
+use std::{future::Future, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use hyper_util::rt::TokioIo;
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    admin::{Error, Who},
+    server::End,
+    stdio::{Peer, Stdio},
+};
+
+/// The route of a connection.
+pub const STDIO: &str = "/admin/v1/stdio";
+/// The route on which this server is told to make way.
+pub const HAND_OVER: &str = "/admin/v1/hand-over";
+/// What a connection upgrades to.
+pub const PROTOCOL: &str = "longhaul-stdio";
+
+/// How long open requests of a connection may take to get their reply when this server makes way.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
+
+/// The connections of `longhaul stdio`.
+#[derive(Clone)]
+pub(crate) struct Pipes {
+    stdio: Stdio,
+    end: watch::Receiver<End>,
+    hand_over: watch::Sender<bool>,
+    /// Held by every connection, so that their end can be waited for.
+    open: mpsc::Sender<()>,
+}
+
+/// Resolves when no connection is open any more and no router is left that could begin one.
+pub(crate) struct Closed(mpsc::Receiver<()>);
+
+impl Closed {
+    pub(crate) async fn wait(mut self) {
+        // Nobody ever sends.
+        let _ = self.0.recv().await;
+    }
+}
+
+impl Pipes {
+    /// Pipes that close when `end` says so, and that ask for it by `hand_over`.
+    pub(crate) fn new(
+        stdio: Stdio,
+        end: watch::Receiver<End>,
+        hand_over: watch::Sender<bool>,
+    ) -> (Pipes, Closed) {
+        let (open, closed) = mpsc::channel(1);
+        let pipes = Pipes {
+            stdio,
+            end,
+            hand_over,
+            open,
+        };
+        (pipes, Closed(closed))
+    }
+
+    /// Resolves when this server takes no more connections.
+    fn ending(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut end = self.end.clone();
+        async move {
+            // A sender that is gone is an end, too.
+            let _ = end.wait_for(|end| *end != End::No).await;
+        }
+    }
+}
+
+/// The routes of the pipes.
+pub(crate) fn router(pipes: Pipes) -> Router {
+    Router::new()
+        .route(STDIO, post(connect))
+        .route(HAND_OVER, post(hand_over))
+        .with_state(pipes)
+}
+
+async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
+    if !upgrades(request.headers()) {
+        let message = format!("this route needs `Connection: upgrade` and `Upgrade: {PROTOCOL}`");
+        return Error::new(426, -32600, "upgrade_required", message, Who::Caller).into_response();
+    }
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(upgraded) => {
+                let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
+                let ended = pipes
+                    .stdio
+                    .serve(reader, writer, Peer::Pipe, pipes.ending(), LAST_REPLIES)
+                    .await;
+                tracing::debug!(?ended, "a pipe ended");
+            }
+            Err(error) => tracing::debug!(%error, "a pipe ended before it began"),
+        }
+        drop(pipes.open);
+    });
+    let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+fn upgrades(headers: &HeaderMap) -> bool {
+    let has = |name, wanted: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|word| word.trim().eq_ignore_ascii_case(wanted))
+    };
+    has(header::CONNECTION, "upgrade") && has(header::UPGRADE, PROTOCOL)
+}
+
+/// The reply goes out before the socket is given up, so whoever asked waits for the socket's lock.
+async fn hand_over(State(pipes): State<Pipes>) -> Response {
+    pipes.hand_over.send_replace(true);
+    (StatusCode::ACCEPTED, Json(serde_json::json!({}))).into_response()
+}

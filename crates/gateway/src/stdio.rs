@@ -1,0 +1,332 @@
+//! MCP as lines of JSON over a pipe: bytes to frames, frames to bytes.
+//!
+//! `serve --stdio` speaks it on its standard streams, and `longhaul stdio` reaches it over the user's socket. One
+//! task reads, one writes, and every request is served in a task of its own, so that no call and no large result
+//! keeps another request waiting. It decides nothing about tasks.
+
+pub mod lines;
+
+mod requests;
+mod writer;
+
+use std::{sync::Arc, time::Duration};
+
+use longhaul_mcp::{
+    Incoming, Message, Reply, RequestId, RpcError,
+    malformed::Malformed,
+    request::Notice,
+    rpc_error::{Data, Refusal, RefusalCode, Who},
+    scan,
+    v2026_07_28::{self as edge, Offer},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::JoinSet,
+};
+
+use self::{
+    lines::{Line, Lines},
+    requests::{Request, Requests, Taken},
+    writer::Writer,
+};
+use crate::{
+    catalog::Catalog,
+    dispatch::{Dispatch, Handled, Held, Step},
+    identity::{Caller, Origin},
+    listen::{Listener, Tick},
+};
+
+/// What a connection is limited to.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The longest line, in bytes (`server.body_max`).
+    pub line_max: usize,
+    /// The most requests of one connection that wait for their reply.
+    pub requests_max: usize,
+    /// The most frames that wait to be written.
+    pub queue_max: usize,
+    /// How long a reader may take nothing of what waits for it (`server.slow_reader`).
+    pub reader_time: Duration,
+    /// What a frame may hold.
+    pub scan: scan::Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            line_max: 4 * 1024 * 1024,
+            requests_max: 256,
+            queue_max: 64,
+            reader_time: Duration::from_secs(30),
+            scan: scan::Limits::default(),
+        }
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A client. When this server drains, the client's subscriptions are ended in good order.
+    Client,
+    /// `longhaul stdio`. It connects to the next server when this one closes, and sends again what had no reply.
+    Pipe,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The other end closed its side, or broke off.
+    Left,
+    /// The other end took nothing for too long, or cannot be written to.
+    Unread,
+    /// This server closed it.
+    Closed,
+}
+
+/// Serves connections; cheap to clone.
+#[derive(Clone)]
+pub struct Stdio {
+    dispatch: Dispatch,
+    catalog: Arc<Catalog>,
+    limits: Arc<Limits>,
+}
+
+impl Stdio {
+    /// Serves the requests of all its connections through `dispatch`.
+    pub fn new(dispatch: Dispatch, catalog: Arc<Catalog>, limits: Limits) -> Stdio {
+        Stdio {
+            dispatch,
+            catalog,
+            limits: Arc::new(limits),
+        }
+    }
+
+    /// Serves one connection. When the other end closes its side, every open call was left: its work goes on.
+    /// When `closing` resolves, nothing more is read, and what is open has `last` to get its reply.
+    pub async fn serve(
+        &self,
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        closing: impl Future<Output = ()>,
+        last: Duration,
+    ) -> Ended {
+        let (writer, written) = Writer::begin(writer, self.limits.queue_max, self.limits.reader_time);
+        let mut connection = Connection {
+            stdio: self.clone(),
+            peer,
+            writer,
+            requests: Requests::default(),
+            serving: JoinSet::new(),
+        };
+        let ended = connection.read(reader, closing).await;
+        connection.end(ended, last).await;
+        // What was queued goes out; a reader that takes nothing ends it.
+        let taken = written.await.unwrap_or(false);
+        match ended {
+            Ended::Left | Ended::Closed if !taken => Ended::Unread,
+            Ended::Left | Ended::Closed | Ended::Unread => ended,
+        }
+    }
+}
+
+impl Stdio {
+    fn message(&self, line: &[u8]) -> Result<Message, Malformed> {
+        let offer = Offer {
+            tasks: true,
+            strict_headers: false,
+            limits: self.limits.scan,
+            tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
+        };
+        edge::parse(None, line, &offer)
+    }
+}
+
+struct Connection {
+    stdio: Stdio,
+    peer: Peer,
+    writer: Writer,
+    requests: Requests,
+    serving: JoinSet<()>,
+}
+
+impl Connection {
+    async fn read(&mut self, reader: impl AsyncRead + Unpin, closing: impl Future<Output = ()>) -> Ended {
+        let mut lines = Lines::new(reader, self.stdio.limits.line_max);
+        tokio::pin!(closing);
+        let writer = self.writer.clone();
+        loop {
+            let line = tokio::select! {
+                () = &mut closing => return Ended::Closed,
+                () = writer.broken() => return Ended::Unread,
+                Some(served) = self.serving.join_next(), if !self.serving.is_empty() => {
+                    if served.is_err_and(|error| error.is_panic()) {
+                        tracing::error!("serving a request panicked; it gets no reply");
+                    }
+                    continue;
+                }
+                line = lines.next() => line,
+            };
+            match line {
+                Ok(Some(Line::Whole(line))) => self.line(&line).await,
+                Ok(Some(Line::TooLong)) => self.too_long().await,
+                Ok(None) => return Ended::Left,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection broke off");
+                    return Ended::Left;
+                }
+            }
+        }
+    }
+
+    async fn line(&mut self, line: &[u8]) {
+        let message = self.stdio.message(line);
+        match message {
+            Err(malformed) => self.writer.send(edge::render_malformed(&malformed)).await,
+            Ok(Message::Request(incoming)) => self.request(*incoming).await,
+            Ok(Message::Notice(Notice::Cancelled { request, reason })) => {
+                self.requests.cancel(&request, reason);
+            }
+            Ok(Message::Notice(Notice::Ignored) | Message::Answer(_)) => {}
+        }
+    }
+
+    async fn too_long(&self) {
+        let most = self.stdio.limits.line_max;
+        let error = RpcError::invalid_request(format!(
+            "The line is longer than {most} bytes (`server.body_max`)"
+        ));
+        self.writer.send(edge::render_error(&error, None)).await;
+    }
+
+    /// Begins to serve a request.
+    async fn request(&mut self, incoming: Incoming) {
+        let error = match self.requests.take(&incoming.id, self.stdio.limits.requests_max) {
+            Taken::Request(request) => {
+                let server = Server {
+                    stdio: self.stdio.clone(),
+                    peer: self.peer,
+                    writer: self.writer.clone(),
+                    request,
+                };
+                self.serving.spawn(server.serve(incoming));
+                return;
+            }
+            Taken::Duplicate => RpcError::invalid_request("A request with this id waits for its reply"),
+            Taken::TooMany => too_many(self.stdio.limits.requests_max),
+        };
+        let frame = edge::render_error(&error, Some(&incoming.id));
+        self.writer.send(frame).await;
+    }
+
+    /// Lets what is open end, and closes the queue.
+    async fn end(mut self, ended: Ended, last: Duration) {
+        match ended {
+            Ended::Closed => {
+                self.requests.close();
+                let all = async { while self.serving.join_next().await.is_some() {} };
+                // What gets no reply now was left by a server that ends, not by its client.
+                let _ = tokio::time::timeout(last, all).await;
+            }
+            Ended::Left | Ended::Unread => {}
+        }
+        self.requests.leave();
+        while self.serving.join_next().await.is_some() {}
+    }
+}
+
+fn too_many(requests_max: usize) -> RpcError {
+    RpcError::refused(
+        RefusalCode::OverLimit,
+        format!("{requests_max} requests of this connection wait for their reply, which is the most"),
+        Refusal {
+            reason: "request_limit".into(),
+            who: Who::Wait,
+            retry_after_ms: Some(RETRY_MS),
+        },
+    )
+}
+
+/// When a client with too many open requests should try again, in milliseconds.
+const RETRY_MS: u64 = 1_000;
+
+/// Serves one request.
+struct Server {
+    stdio: Stdio,
+    peer: Peer,
+    writer: Writer,
+    request: Request,
+}
+
+impl Server {
+    async fn serve(mut self, incoming: Incoming) {
+        let caller = Caller::local(Origin::Client);
+        let id = incoming.id.clone();
+        // Never dropped half-way: a row that is born needs somebody who hands it out.
+        match self.stdio.dispatch.handle(&caller, incoming).await {
+            Handled::Reply(reply) => self.reply(&id, &reply).await,
+            Handled::Call(held) => self.call(&id, *held).await,
+            Handled::Listen(listener) => self.listen(&id, *listener).await,
+        }
+    }
+
+    async fn call(&mut self, id: &RequestId, mut held: Held) {
+        loop {
+            let step = tokio::select! {
+                // Dropping the call leaves its work going on.
+                _ = self.request.left() => return,
+                step = held.next() => step,
+            };
+            match step {
+                Step::Push(push) => self.writer.send(edge::push(&push, id)).await,
+                Step::Reply(reply) => return self.reply(id, &reply).await,
+            }
+        }
+    }
+
+    async fn listen(&mut self, id: &RequestId, mut listener: Listener) {
+        let dispatch = self.stdio.dispatch.clone();
+        let ends = self.peer == Peer::Client;
+        let last = loop {
+            let tick = tokio::select! {
+                _ = self.request.left() => return,
+                () = dispatch.draining(), if ends => break Reply::ListenEnded,
+                tick = listener.next() => tick,
+            };
+            match tick {
+                Tick::Push(push) => self.writer.send(edge::push(&push, id)).await,
+                Tick::End(reply) => break reply,
+            }
+        };
+        self.reply(id, &last).await;
+        // on a pipe the end is said twice, because the two texts disagree.
+        self.writer.send(cancelled(id)).await;
+    }
+
+    /// The last frame of a request, unless its client waits for it no longer (B-34). Its id is free before the
+    /// client can have read it.
+    async fn reply(&mut self, id: &RequestId, reply: &Reply) {
+        let is_wanted = self.request.end();
+        // The next server takes what this one refuses only because it ends.
+        let is_for_the_next = self.peer == Peer::Pipe && self.request.is_closing() && is_draining(reply);
+        if is_wanted && !is_for_the_next {
+            self.writer.send(edge::render(reply, id)).await;
+        }
+    }
+}
+
+fn is_draining(reply: &Reply) -> bool {
+    matches!(
+        reply,
+        Reply::Error(RpcError { code, data: Data::Refusal(_), .. }) if *code == RefusalCode::Draining.number()
+    )
+}
+
+fn cancelled(id: &RequestId) -> Vec<u8> {
+    let frame = serde_json::json!({
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": { "requestId": id, "reason": "The subscription has ended" },
+    });
+    frame.to_string().into_bytes()
+}
