@@ -174,6 +174,20 @@ impl Engine {
         }
     }
 
+    /// Leaves new work to other runners, and waits until what runs here has ended by itself, however long that takes.
+    /// Then ends as [`Engine::drain`] does; a call of that, from anywhere, ends the waiting at once. Nothing is
+    /// given back that has begun.
+    pub async fn hand_over(&self) {
+        let inner = &self.inner;
+        inner.advance(Stage::Draining);
+        let mut stage = inner.stage.subscribe();
+        tokio::select! {
+            () = inner.attempts.idle() => {}
+            _ = stage.wait_for(|stage| *stage >= Stage::Ending) => {}
+        }
+        self.drain(Duration::ZERO).await;
+    }
+
     /// Whether this process takes no new work any more: it drains, or was fenced.
     pub fn is_draining(&self) -> bool {
         *self.inner.stage.borrow() >= Stage::Draining

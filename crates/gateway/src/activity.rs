@@ -128,6 +128,10 @@ mod tests {
         assert!(tokio::time::timeout(most, &mut idle).await.is_err());
         drop(activity.enter());
         assert!(tokio::time::timeout(most, &mut idle).await.is_err());
-        assert!(tokio::time::timeout(Duration::from_secs(2), &mut idle).await.is_ok());
+        assert!(
+            tokio::time::timeout(Duration::from_secs(2), &mut idle)
+                .await
+                .is_ok()
+        );
     }
 }

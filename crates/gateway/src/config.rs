@@ -86,6 +86,8 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// Every file that was read, the first one first.
     pub files: Vec<PathBuf>,
+    /// `server.bind` is set, and not only its default.
+    pub binds: bool,
 }
 
 /// A file's text and Unix mode.
@@ -371,6 +373,7 @@ fn build(
         config,
         warnings: warnings.0,
         files,
+        binds: places["server"].contains_key("bind"),
     })
 }
 

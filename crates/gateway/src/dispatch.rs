@@ -160,7 +160,7 @@ impl Dispatch {
             incoming.client.takes = Takes::Never;
         }
         let reply = match incoming.request {
-            Request::Discover => Ok(self.discover()),
+            Request::Discover => Ok(Reply::Discover(self.discovery())),
             Request::Ping => Ok(Reply::Ack),
             Request::SetLogLevel(_) => Err(RpcError::method_not_found("logging/setLevel")),
             Request::TaskResult { .. } => Err(RpcError::method_not_found("tasks/result")),
@@ -209,8 +209,9 @@ impl Dispatch {
         self.inner.engine.watcher()
     }
 
-    fn discover(&self) -> Reply {
-        Reply::Discover(Discovery {
+    /// What the server is and offers.
+    pub(crate) fn discovery(&self) -> Discovery {
+        Discovery {
             tasks: self.inner.settings.tasks_enabled,
             tasks_list: false,
             // The catalog is made once, and no tool has a way to send a log message.
@@ -218,7 +219,7 @@ impl Dispatch {
             logging: false,
             instructions: Some(INSTRUCTIONS.to_owned()),
             cache: self.cache(),
-        })
+        }
     }
 
     fn list_tools(&self, takes: Takes, cursor: Option<&str>) -> Result<Reply, RpcError> {

@@ -21,15 +21,8 @@ use axum::{
     routing::any,
 };
 use longhaul_mcp::{
-    Incoming, Message, Reply, Request, RequestId, RpcError,
-    edge::Offer,
-    frame::Frame,
-    header::Headers,
-    malformed::Malformed,
-    meta::KEY_BYTES_MAX,
-    rpc_error::Data,
-    scan,
-    v2026_07_28 as edge,
+    Incoming, Message, Reply, Request, RequestId, RpcError, edge::Offer, frame::Frame, header::Headers,
+    malformed::Malformed, meta::KEY_BYTES_MAX, rpc_error::Data, scan, v2026_07_28 as edge,
 };
 
 pub use guard::Allowed;

@@ -38,6 +38,8 @@ pub struct Setup<'a> {
     pub socket: Option<socket::Claim>,
     /// What is done about the configuration's address.
     pub listen: Listen,
+    /// It makes way for a newer one that asks.
+    pub makes_way: bool,
 }
 
 /// What a server does about its address.
@@ -143,9 +145,7 @@ impl Server {
             setup.keys,
             dispatch_settings(config, mcp_url),
         );
-        let links = base
-            .filter(|_| config.server.page)
-            .map(|base| Links::new(&base));
+        let links = base.filter(|_| config.server.page).map(|base| Links::new(&base));
         let tcp = tcp.map(|(address, listener)| {
             let server = &config.server;
             let allowed = Allowed::new(address, &server.allowed_hosts, &server.allowed_origins);
@@ -162,7 +162,11 @@ impl Server {
             }
         });
         let (end, ended) = watch::channel(End::No);
-        let (make_way, asked_to_make_way) = watch::channel(false);
+        let (ask, asked_to_make_way) = watch::channel(false);
+        let make_way = pipe::MakeWay {
+            ask,
+            freely: setup.makes_way,
+        };
         let stdio = Stdio::new(dispatch.clone(), catalog, stdio_limits(config));
         let (pipes, pipes_closed) = pipe::Pipes::new(stdio.clone(), ended.clone(), make_way);
         let local = admin::http::router(Arc::new(dispatch), links.clone()).merge(pipe::router(pipes));
@@ -235,8 +239,15 @@ impl Server {
                     let release = || {
                         release.send_replace(true);
                     };
-                    connections::serve(listener, router, connections, &activity, until(End::MadeWay), release)
-                        .await
+                    connections::serve(
+                        listener,
+                        router,
+                        connections,
+                        &activity,
+                        until(End::MadeWay),
+                        release,
+                    )
+                    .await
                 }
                 None => {
                     until(End::MadeWay).await;

@@ -13,11 +13,12 @@ use std::{sync::Arc, time::Duration};
 
 use longhaul_mcp::{
     Incoming, Message, Reply, RequestId, RpcError,
+    edge::{self, Edge, Offer, Opening, Peer as Agreed, Received},
+    frame::Frame,
     malformed::Malformed,
     request::Notice,
     rpc_error::{Data, Refusal, RefusalCode, Who},
     scan,
-    v2026_07_28::{self as edge, Offer},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -116,6 +117,7 @@ impl Stdio {
             stdio: self.clone(),
             peer,
             writer,
+            agreed: None,
             requests: Requests::default(),
             serving: JoinSet::new(),
         };
@@ -130,22 +132,12 @@ impl Stdio {
     }
 }
 
-impl Stdio {
-    fn message(&self, line: &[u8]) -> Result<Message, Malformed> {
-        let offer = Offer {
-            tasks: true,
-            strict_headers: false,
-            limits: self.limits.scan,
-            tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
-        };
-        edge::parse(None, line, &offer)
-    }
-}
-
 struct Connection {
     stdio: Stdio,
     peer: Peer,
     writer: Writer,
+    /// What `initialize` agreed, once the client has opened a session: the connection is the session.
+    agreed: Option<Agreed>,
     requests: Requests,
     serving: JoinSet<()>,
 }
@@ -180,15 +172,44 @@ impl Connection {
     }
 
     async fn line(&mut self, line: &[u8]) {
-        let message = self.stdio.message(line);
-        match message {
-            Err(malformed) => self.writer.send(edge::render_malformed(&malformed)).await,
-            Ok(Message::Request(incoming)) => self.request(*incoming).await,
-            Ok(Message::Notice(Notice::Cancelled { request, reason })) => {
+        let (edge, received) = self.receive(line);
+        match received {
+            Err(malformed) => self.writer.send(edge.malformed(&malformed)).await,
+            Ok(Received::Open(opening)) => self.open(&opening).await,
+            Ok(Received::Message(Message::Request(incoming))) => self.request(edge, *incoming).await,
+            Ok(Received::Message(Message::Notice(Notice::Cancelled { request, reason }))) => {
                 self.requests.cancel(&request, reason);
             }
-            Ok(Message::Notice(Notice::Ignored) | Message::Answer(_)) => {}
+            Ok(Received::Message(Message::Notice(Notice::Ignored) | Message::Answer(_))) => {}
         }
+    }
+
+    /// Reads a frame on the edge that it belongs to. Frames are judged one by one: one that names its version
+    /// stands for itself on any connection.
+    fn receive(&self, line: &[u8]) -> (Edge, Result<Received, Malformed>) {
+        let catalog = &self.stdio.catalog;
+        let offer = Offer {
+            tasks: true,
+            tasks_list: true,
+            strict_headers: false,
+            limits: self.stdio.limits.scan,
+            tool: &|name| catalog.entry(name).map(|entry| &entry.rule),
+        };
+        let agreed = self.agreed.as_ref();
+        match Frame::parse(line, &offer.limits) {
+            Err(malformed) => (Edge::Stateless, Err(malformed)),
+            Ok(frame) => {
+                let belongs = edge::of(None, &frame, agreed);
+                let received = edge::receive(None, frame, belongs, agreed, &offer);
+                (belongs.edge(agreed), received)
+            }
+        }
+    }
+
+    async fn open(&mut self, opening: &Opening) {
+        let frame = edge::opened(&self.stdio.dispatch.discovery(), opening);
+        self.agreed = Some(opening.peer.clone());
+        self.writer.send(frame).await;
     }
 
     async fn too_long(&self) {
@@ -196,16 +217,17 @@ impl Connection {
         let error = RpcError::invalid_request(format!(
             "The line is longer than {most} bytes (`server.body_max`)"
         ));
-        self.writer.send(edge::render_error(&error, None)).await;
+        self.writer.send(edge::error(&error, None)).await;
     }
 
     /// Begins to serve a request.
-    async fn request(&mut self, incoming: Incoming) {
+    async fn request(&mut self, edge: Edge, incoming: Incoming) {
         let error = match self.requests.take(&incoming.id, self.stdio.limits.requests_max) {
             Taken::Request(request) => {
                 let server = Server {
                     stdio: self.stdio.clone(),
                     peer: self.peer,
+                    edge,
                     writer: self.writer.clone(),
                     request,
                 };
@@ -215,7 +237,7 @@ impl Connection {
             Taken::Duplicate => RpcError::invalid_request("A request with this id waits for its reply"),
             Taken::TooMany => too_many(self.stdio.limits.requests_max),
         };
-        let frame = edge::render_error(&error, Some(&incoming.id));
+        let frame = edge::error(&error, Some(&incoming.id));
         self.writer.send(frame).await;
     }
 
@@ -254,6 +276,7 @@ const RETRY_MS: u64 = 1_000;
 struct Server {
     stdio: Stdio,
     peer: Peer,
+    edge: Edge,
     writer: Writer,
     request: Request,
 }
@@ -264,7 +287,9 @@ impl Server {
         let id = incoming.id.clone();
         // Never dropped half-way: a row that is born needs somebody who hands it out.
         match self.stdio.dispatch.handle(&caller, incoming).await {
-            Handled::Reply(reply) => self.reply(&id, &reply).await,
+            Handled::Reply(reply) => {
+                self.reply(&id, &reply).await;
+            }
             Handled::Call(held) => self.call(&id, *held).await,
             Handled::Listen(listener) => self.listen(&id, *listener).await,
         }
@@ -273,13 +298,17 @@ impl Server {
     async fn call(&mut self, id: &RequestId, mut held: Held) {
         loop {
             let step = tokio::select! {
-                // Dropping the call leaves its work going on.
-                _ = self.request.left() => return,
+                left = self.request.left() => return held.leave(left),
                 step = held.next() => step,
             };
             match step {
-                Step::Push(push) => self.writer.send(edge::push(&push, id)).await,
-                Step::Reply(reply) => return self.reply(id, &reply).await,
+                Step::Push(push) => self.writer.send(self.edge.push(&push, id)).await,
+                Step::Reply(reply) => {
+                    if self.reply(id, &reply).await {
+                        held.delivered().await;
+                    }
+                    return;
+                }
             }
         }
     }
@@ -294,24 +323,23 @@ impl Server {
                 tick = listener.next() => tick,
             };
             match tick {
-                Tick::Push(push) => self.writer.send(edge::push(&push, id)).await,
+                Tick::Push(push) => self.writer.send(self.edge.push(&push, id)).await,
                 Tick::End(reply) => break reply,
             }
         };
-        self.reply(id, &last).await;
-        // on a pipe the end is said twice, because the two texts disagree.
-        self.writer.send(cancelled(id)).await;
+        if self.reply(id, &last).await {
+            // on a pipe the end is said twice, because the two texts disagree.
+            self.writer.send(cancelled(id)).await;
+        }
     }
 
     /// The last frame of a request, unless its client waits for it no longer (B-34). Its id is free before the
-    /// client can have read it.
-    async fn reply(&mut self, id: &RequestId, reply: &Reply) {
+    /// client can have read it. Whether the other end was handed the frame.
+    async fn reply(&mut self, id: &RequestId, reply: &Reply) -> bool {
         let is_wanted = self.request.end();
         // The next server takes what this one refuses only because it ends.
         let is_for_the_next = self.peer == Peer::Pipe && self.request.is_closing() && is_draining(reply);
-        if is_wanted && !is_for_the_next {
-            self.writer.send(edge::render(reply, id)).await;
-        }
+        is_wanted && !is_for_the_next && self.writer.hand_over(self.edge.render(reply, id)).await
     }
 }
 

@@ -8,9 +8,14 @@ use hyper::{
     Method, Request, Response, StatusCode,
     body::Incoming,
     client::conn::http1::{self, SendRequest},
+    header,
+    upgrade::Upgraded,
 };
 use hyper_util::rt::TokioIo;
-use longhaul_gateway::{admin::api, local::links::is_name};
+use longhaul_gateway::{
+    admin::api,
+    local::{links::is_name, pipe},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::UnixStream;
 
@@ -74,6 +79,52 @@ impl Client {
         self.get("/admin/v1/health").await
     }
 
+    /// Asks the server to make way for another one; `in_any_case` also one that a person started. It has not yet
+    /// done so when this returns.
+    pub(crate) async fn hand_over(&self, in_any_case: bool) -> Result<(), Failure> {
+        let query = if in_any_case { pipe::IN_ANY_CASE } else { "" };
+        let path = format!("{}?{query}", pipe::HAND_OVER);
+        let response = self.send(Method::POST, &path, Bytes::new()).await?;
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(refused(status, &whole(response).await?)),
+        }
+    }
+
+    /// A connection that speaks MCP. `hold` is how long its calls may be held, in seconds.
+    pub(crate) async fn stdio(&self, hold: Option<u32>) -> Result<TokioIo<Upgraded>, Failure> {
+        let mut sender = self.connect().await?;
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(pipe::STDIO)
+            .header(header::HOST, "longhaul")
+            .header(header::CONNECTION, "upgrade")
+            .header(header::UPGRADE, pipe::PROTOCOL);
+        if let Some(hold) = hold {
+            request = request.header(pipe::HOLD, hold);
+        }
+        let request = request
+            .body(Full::new(Bytes::new()))
+            .map_err(|error| Failure::fault(error.to_string()))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| broken(&error))?;
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => hyper::upgrade::on(response)
+                .await
+                .map(TokioIo::new)
+                .map_err(|error| broken(&error)),
+            StatusCode::NOT_FOUND => Err(Failure::new(
+                Exit::Refused,
+                "too_old",
+                "the server that runs is too old to serve standard streams",
+            )
+            .fix("longhaul serve --replace, or end that server")),
+            status => Err(refused(status, &whole(response).await?)),
+        }
+    }
+
     /// A link to the local page.
     pub(crate) async fn page(&self, task: Option<&str>) -> Result<api::Link, Failure> {
         self.post(
@@ -128,7 +179,7 @@ impl Client {
             .await
             .map_err(|error| broken(&error))?;
         // Ends with the sender and the response's body.
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
 }

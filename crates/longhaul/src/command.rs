@@ -11,5 +11,6 @@ pub(crate) mod page;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod speak;
+pub(crate) mod stdio;
 pub(crate) mod tasks;
 pub(crate) mod top;

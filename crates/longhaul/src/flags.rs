@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Page(Page),
     /// Serve tools to MCP clients, and run their tasks
     Serve(Serve),
+    /// Connect an MCP client's standard streams to the user's server; started by clients
+    Stdio(Stdio),
     /// Make, check and show the configuration
     #[command(subcommand)]
     Config(Config),
@@ -206,9 +208,23 @@ pub(crate) struct Serve {
     /// The address to serve MCP and the local page on, over the configuration's
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Option<std::net::SocketAddr>,
+    /// Speak MCP on standard input and output, and end with the input; no address is served unless one is set
+    #[arg(long, conflicts_with_all = ["background", "json"])]
+    pub stdio: bool,
+    /// Take the place of the server that runs; it finishes its work and ends
+    #[arg(long)]
+    pub replace: bool,
     /// Write what happens to the log file only, away from the terminal
     #[arg(long, hide = true)]
     pub background: bool,
+}
+
+/// `stdio`
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Stdio {
+    /// How long a call may be held before this client is told that its work goes on
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub hold: Option<u32>,
 }
 
 /// `config`

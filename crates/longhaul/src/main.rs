@@ -1,7 +1,7 @@
 //! The `longhaul` binary: flags, the configuration's place, and the crates put together.
 //!
 //! It decides nothing about tasks. `serve` is the server; `run`, `tasks`, `answer`, `cancel`, `top` and `page`
-//! speak with it over the user's socket, and `tasks` reads the database where no server runs. `config`, `doctor`,
+//! speak with it over the user's socket, `stdio` connects a client to it, and `tasks` reads the database where no server runs. `config`, `doctor`,
 //! `logs` and `completions` need no server, and `demo` starts its own. `ask` and `progress` speak from inside a
 //! tool's command.
 #![forbid(unsafe_code)]
@@ -13,10 +13,12 @@ mod command;
 mod database;
 mod exit;
 mod flags;
+mod pipe;
 mod places;
 mod prompt;
 mod screen;
 mod stored;
+mod version;
 
 use std::{io::IsTerminal, process::ExitCode};
 
@@ -58,6 +60,7 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Completions(flags) => command::completions::completions(&flags),
         Command::Config(flags) => command::config::config(common, &flags),
         Command::Serve(flags) => serving(common, &flags),
+        Command::Stdio(flags) => commanding(command::stdio::stdio(common, &flags)),
         Command::Run(flags) => commanding(command::run::run(common, &flags)),
         Command::Tasks(flags) => commanding(command::tasks::tasks(common, &flags)),
         Command::Answer(flags) => commanding(command::answer::answer(common, &flags)),

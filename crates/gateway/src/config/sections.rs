@@ -40,6 +40,8 @@ section! {
         slow_reader: Span = "30s" in 1000..=3600000, since "0.1.0";
         /// How long running work may go on after the server was told to stop.
         drain: Span = "30s" in 0..=86400000, since "0.1.0";
+        /// How long a server that was started in the background stays when nobody is connected and no task is open.
+        idle_exit: Span = "10m" in 100..=31536000000, since "0.1.0";
         /// Serve the local page.
         page: bool = "true", since "0.1.0";
     }

@@ -8,7 +8,7 @@ use std::{future::Future, time::Duration};
 use axum::{
     Json, Router,
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
     routing::post,
 };
@@ -28,6 +28,12 @@ pub const HAND_OVER: &str = "/admin/v1/hand-over";
 /// What a connection upgrades to.
 pub const PROTOCOL: &str = "longhaul-stdio";
 
+/// The query of a hand-over that the server does in any case. Without it only a server that was started in the
+/// background makes way.
+pub const IN_ANY_CASE: &str = "in_any_case";
+/// The header in which a pipe says how long its calls may be held, in seconds.
+pub const HOLD: &str = "longhaul-hold";
+
 /// How long open requests of a connection may take to get their reply when this server makes way.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 
@@ -36,9 +42,18 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 pub(crate) struct Pipes {
     stdio: Stdio,
     end: watch::Receiver<End>,
-    hand_over: watch::Sender<bool>,
+    make_way: MakeWay,
     /// Held by every connection, so that their end can be waited for.
     open: mpsc::Sender<()>,
+}
+
+/// How this server is told to make way.
+#[derive(Clone)]
+pub(crate) struct MakeWay {
+    /// Asks it to.
+    pub(crate) ask: watch::Sender<bool>,
+    /// It was started in the background, so nobody minds which server it is.
+    pub(crate) freely: bool,
 }
 
 /// Resolves when no connection is open any more and no router is left that could begin one.
@@ -52,17 +67,13 @@ impl Closed {
 }
 
 impl Pipes {
-    /// Pipes that close when `end` says so, and that ask for it by `hand_over`.
-    pub(crate) fn new(
-        stdio: Stdio,
-        end: watch::Receiver<End>,
-        hand_over: watch::Sender<bool>,
-    ) -> (Pipes, Closed) {
+    /// Pipes that close when `end` says so, and that ask for it by `make_way`.
+    pub(crate) fn new(stdio: Stdio, end: watch::Receiver<End>, make_way: MakeWay) -> (Pipes, Closed) {
         let (open, closed) = mpsc::channel(1);
         let pipes = Pipes {
             stdio,
             end,
-            hand_over,
+            make_way,
             open,
         };
         (pipes, Closed(closed))
@@ -123,7 +134,11 @@ fn upgrades(headers: &HeaderMap) -> bool {
 }
 
 /// The reply goes out before the socket is given up, so whoever asked waits for the socket's lock.
-async fn hand_over(State(pipes): State<Pipes>) -> Response {
-    pipes.hand_over.send_replace(true);
+async fn hand_over(State(pipes): State<Pipes>, uri: Uri) -> Response {
+    if !pipes.make_way.freely && uri.query() != Some(IN_ANY_CASE) {
+        let message = "this server was started by hand and is not replaced by itself";
+        return Error::new(409, 7401, "started_by_hand", message, Who::Operator).into_response();
+    }
+    pipes.make_way.ask.send_replace(true);
     (StatusCode::ACCEPTED, Json(serde_json::json!({}))).into_response()
 }

@@ -157,7 +157,6 @@ impl Claim {
 }
 
 impl Socket {
-
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

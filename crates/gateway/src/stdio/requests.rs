@@ -11,14 +11,7 @@ use std::{
 use longhaul_mcp::RequestId;
 use tokio::sync::oneshot;
 
-/// How a request stopped being waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// The other end is gone.
-    Gone,
-    /// The client said so, perhaps with a reason.
-    Cancelled(Option<String>),
-}
+use crate::dispatch::Left;
 
 /// The open requests of a connection.
 #[derive(Clone, Default)]
@@ -35,7 +28,7 @@ struct Shared {
 #[derive(Default)]
 struct Open {
     begun: u64,
-    waiting: BTreeMap<RequestId, (u64, oneshot::Sender<Option<String>>)>,
+    waiting: BTreeMap<RequestId, (u64, oneshot::Sender<Left>)>,
 }
 
 /// What became of a request that came in.
@@ -51,7 +44,7 @@ pub(super) struct Request {
     requests: Requests,
     id: RequestId,
     number: u64,
-    told: oneshot::Receiver<Option<String>>,
+    told: oneshot::Receiver<Left>,
     left: Option<Left>,
 }
 
@@ -82,7 +75,7 @@ impl Requests {
     pub(super) fn cancel(&self, id: &RequestId, reason: Option<String>) {
         if let Some((_, sender)) = self.lock().waiting.remove(id) {
             // A request that has just ended needs no word.
-            let _ = sender.send(reason);
+            let _ = sender.send(Left::because(reason.as_deref()));
         }
     }
 
@@ -103,27 +96,21 @@ impl Requests {
 }
 
 impl Request {
-    /// Resolves when nobody waits for the reply any more. Safe to drop and call again.
+    /// Resolves when nobody waits for the reply any more, with how. Safe to drop and call again.
     pub(super) async fn left(&mut self) -> Left {
-        if let Some(left) = &self.left {
-            return left.clone();
+        if let Some(left) = self.left {
+            return left;
         }
-        let left = match (&mut self.told).await {
-            Ok(reason) => Left::Cancelled(reason),
-            Err(_) => Left::Gone,
-        };
-        self.left.insert(left).clone()
+        let left = (&mut self.told).await.unwrap_or(Left::Gone);
+        *self.left.insert(left)
     }
 
     /// The reply is there: the id is free from now on. Whether the reply is to be sent. One whose client is gone
     /// is sent all the same: it may have closed its side only.
     pub(super) fn end(&mut self) -> bool {
-        let told = match self.told.try_recv() {
-            Ok(reason) => Some(Left::Cancelled(reason)),
-            Err(_) => None,
-        };
+        let left = self.left.or_else(|| self.told.try_recv().ok());
         self.free();
-        !matches!(told.or(self.left.take()), Some(Left::Cancelled(_)))
+        matches!(left, None | Some(Left::Gone))
     }
 
     /// Whether this server closes the connection.

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
 };
 
@@ -12,7 +12,13 @@ use tokio::{
 /// connection is closed.
 #[derive(Clone)]
 pub(super) struct Writer {
-    queue: mpsc::Sender<Vec<u8>>,
+    queue: mpsc::Sender<Queued>,
+}
+
+struct Queued {
+    line: Vec<u8>,
+    /// Told when the other end has it, as far as this system knows.
+    written: Option<oneshot::Sender<()>>,
 }
 
 impl Writer {
@@ -22,19 +28,33 @@ impl Writer {
         queue_max: usize,
         reader_time: Duration,
     ) -> (Writer, JoinHandle<bool>) {
-        let (queue, frames) = mpsc::channel(queue_max);
-        let written = tokio::spawn(write(writer, frames, reader_time));
+        let (queue, queued) = mpsc::channel(queue_max);
+        let written = tokio::spawn(write(writer, queued, reader_time));
         (Writer { queue }, written)
     }
 
-    /// Queues a frame, once there is room. One that nobody can read any more is dropped.
-    pub(super) async fn send(&self, mut frame: Vec<u8>) {
+    /// Queues a frame, once there is room. An empty one, and one that nobody can read any more, is dropped.
+    pub(super) async fn send(&self, frame: Vec<u8>) {
+        if !frame.is_empty() {
+            self.queue(frame, None).await;
+        }
+    }
+
+    /// As [`Writer::send`]; waits until the frame is written. Whether it was.
+    pub(super) async fn hand_over(&self, frame: Vec<u8>) -> bool {
+        let (written, is_written) = oneshot::channel();
+        self.queue(frame, Some(written)).await;
+        is_written.await.is_ok()
+    }
+
+    async fn queue(&self, mut line: Vec<u8>, written: Option<oneshot::Sender<()>>) {
         // What is relayed as it was written may have line ends between its tokens; inside strings they are escaped.
-        for byte in frame.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
             *byte = b' ';
         }
-        frame.push(b'\n');
-        let _ = self.queue.send(frame).await;
+        line.push(b'\n');
+        // Nobody reads any more when this fails.
+        let _ = self.queue.send(Queued { line, written }).await;
     }
 
     /// Resolves when the other end takes nothing any more.
@@ -45,13 +65,17 @@ impl Writer {
 
 async fn write(
     mut writer: impl AsyncWrite + Unpin,
-    mut frames: mpsc::Receiver<Vec<u8>>,
+    mut queue: mpsc::Receiver<Queued>,
     reader_time: Duration,
 ) -> bool {
-    while let Some(frame) = frames.recv().await {
-        if let Err(error) = line(&mut writer, &frame, reader_time).await {
+    while let Some(Queued { line, written }) = queue.recv().await {
+        if let Err(error) = write_line(&mut writer, &line, reader_time).await {
             tracing::debug!(%error, "the other end of a connection takes nothing");
             return false;
+        }
+        if let Some(written) = written {
+            // Who asked may have been dropped.
+            let _ = written.send(());
         }
     }
     // One that is closed already has all.
@@ -60,17 +84,17 @@ async fn write(
 }
 
 /// Writes one line. Each part of it has the whole time.
-async fn line(
+async fn write_line(
     writer: &mut (impl AsyncWrite + Unpin),
-    mut frame: &[u8],
+    mut line: &[u8],
     reader_time: Duration,
 ) -> io::Result<()> {
     let slow = |_| io::Error::from(io::ErrorKind::TimedOut);
-    while !frame.is_empty() {
-        let part = tokio::time::timeout(reader_time, writer.write(frame)).await;
+    while !line.is_empty() {
+        let part = tokio::time::timeout(reader_time, writer.write(line)).await;
         match part.map_err(slow)?? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
-            taken => frame = &frame[taken..],
+            taken => line = &line[taken..],
         }
     }
     let flushed = tokio::time::timeout(reader_time, writer.flush()).await;

@@ -1,6 +1,7 @@
 //! `longhaul serve`: puts the crates together and keeps them running until told to stop.
 //!
 //! The one place where store, engine and gateway meet. It decides nothing about tasks.
+//! With `--stdio` its end is that of standard input; in the background it ends when nobody needs it.
 
 use std::{
     collections::BTreeSet,
@@ -23,20 +24,23 @@ use longhaul_gateway::{
     catalog::Catalog,
     command::{self, Host},
     config::{Config, Loaded},
-    local::socket,
-    server::{self, Server, Setup},
+    local::socket::{self, Claim},
+    server::{self, Control, End, Listen, Server, Setup},
+    stdio,
 };
 use longhaul_store::Runner;
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
+    task::JoinHandle,
 };
 use tracing_appender::rolling::{self, Rotation};
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
 use super::logs;
 use crate::{
+    background::{self, Starting},
+    client::Client,
     database,
     exit::{Exit, Failure, Outcome},
     flags::{Common, Serve},
@@ -73,13 +77,15 @@ pub(crate) fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failur
         // Refused only to the leader of a session, which has no terminal to lose.
         let _ = nix::unistd::setsid();
     }
-    let mut loaded = places::load(common, !flags.background)?;
+    // A client starts `--stdio` in folders that are not trusted with a configuration.
+    let mut loaded = places::load(common, !flags.background && !flags.stdio)?;
     if let Some(bind) = flags.bind {
         loaded.config.server.bind = bind;
+        loaded.binds = true;
     }
     let state = State::find(common)?;
     directory(&state.dir)?;
-    let log = begin_log(&state.log(), flags.background)?;
+    let log = begin_log(&state.log(), flags.background || flags.stdio)?;
     // What a task holds in memory never lands in a core file. A limit that cannot be set is the system's choice.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     Ok(Prepared {
@@ -91,7 +97,7 @@ pub(crate) fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failur
     })
 }
 
-/// Serves until SIGTERM or ctrl-c, then drains; a second one ends at once.
+/// Serves until SIGTERM or ctrl-c, or what else ends this kind of server, then drains; a second one ends at once.
 pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     let Prepared {
         state,
@@ -103,6 +109,15 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     let config = loaded.config;
     for warning in &loaded.warnings {
         tracing::warn!("{}", line(&warning.to_string()));
+    }
+    let path = state.socket();
+    let early = match flags.replace {
+        true => None,
+        false => claim(&path)?,
+    };
+    if flags.background && !flags.replace && early.is_none() {
+        tracing::info!("another server has the socket; this one is not needed");
+        return Ok(Exit::Done);
     }
     if let Err(error) = process::become_subreaper() {
         tracing::warn!(%error, "a killed shim's processes are found by their mark only");
@@ -137,21 +152,37 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         .await
         .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
 
-    let path = state.socket();
-    let held = socket::is_held(&path);
-    if held {
-        tracing::warn!("another server has the socket; this one is reached over MCP only");
+    let (socket, starting) = match flags.replace {
+        true => replace(&path).await?,
+        false => (early, None),
+    };
+    if socket.is_none() {
+        tracing::warn!("another server has the socket; this one cannot be reached there");
     }
     let setup = Setup {
         engine: engine.clone(),
         catalog: Arc::clone(&catalog),
         keys,
         config: &config,
-        socket: (!held).then_some(path),
+        socket,
+        listen: match (&flags, loaded.binds) {
+            (Serve { stdio: true, .. }, false) => Listen::Nowhere,
+            (Serve { background: true, .. }, _) => Listen::ThereOrNear,
+            (Serve { .. }, _) => Listen::There,
+        },
+        makes_way: flags.background,
     };
     let server = Server::bind(setup).await.map_err(unbound)?;
+    drop(starting);
     announce(&server, &state, &catalog, &flags, as_json);
-    let ended = run(engine, server, Duration::from_millis(config.server.drain.0)).await;
+    let life = Life {
+        drain: Duration::from_millis(config.server.drain.0),
+        // What is in memory only ends with the process.
+        idle_exit: (flags.background && config.store.url != "memory")
+            .then(|| Duration::from_millis(config.server.idle_exit.0)),
+        stdio: flags.stdio,
+    };
+    let ended = run(engine, server, life).await;
     if ended.is_ok() {
         // One that still holds a record is of work that could not be ended.
         let _kept = fs::remove_dir(spool);
@@ -159,13 +190,49 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     ended
 }
 
+/// The right to the socket; `None` when another server has it.
+fn claim(path: &Path) -> Result<Option<Claim>, Failure> {
+    match Claim::take(path) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(socket::BindError::InUse(_)) => Ok(None),
+        Err(error) => Err(unbound(error.into())),
+    }
+}
+
+/// The right to the socket, after the server that had it made way. Nobody else starts one as long as the second
+/// value is held.
+async fn replace(path: &Path) -> Result<(Option<Claim>, Option<Starting>), Failure> {
+    let starting = Starting::take(path).await?;
+    match Client::new(path.to_owned()).hand_over(true).await {
+        Ok(()) => background::made_way(path).await?,
+        Err(failure) if failure.exit == Exit::Unreachable => {}
+        Err(failure) => return Err(failure),
+    }
+    Ok((claim(path)?, Some(starting)))
+}
+
+/// When a server ends.
+struct Life {
+    /// How long its work may go on then.
+    drain: Duration,
+    /// After how long without anybody who needs it; `None` for never.
+    idle_exit: Option<Duration>,
+    /// With standard input.
+    stdio: bool,
+}
+
 /// Serves and waits for the end.
-async fn run(engine: Engine, server: Server, drain: Duration) -> Outcome {
+async fn run(engine: Engine, server: Server, life: Life) -> Outcome {
     let mut told = Told::listen()?;
-    let (end, ended) = watch::channel(false);
-    let mut serving = tokio::spawn(server.serve(ended, LAST_REQUESTS));
+    let control = server.control();
+    let mut serving = tokio::spawn(server.serve(LAST_REQUESTS));
     let broken =
         |error: &dyn std::fmt::Display| Failure::fault(format!("the server stopped serving: {error}"));
+    let mut client = life
+        .stdio
+        .then(|| tokio::spawn(standard_streams(control.clone())));
+    let mut make_way = control.asked_to_make_way.clone();
+    let mut fenced = false;
     tokio::select! {
         served = &mut serving => {
             engine.drain(Duration::ZERO).await;
@@ -175,20 +242,38 @@ async fn run(engine: Engine, server: Server, drain: Duration) -> Outcome {
                 Err(error) => Err(broken(&error)),
             };
         }
-        () = told.stop() => tracing::info!("told to stop; finishing what runs"),
-        () = engine.draining() => {}
-    }
-    let fenced = engine.load().fenced;
-    let draining = engine.drain(drain);
-    tokio::pin!(draining);
-    tokio::select! {
-        () = &mut draining => {}
         () = told.stop() => {
-            tracing::info!("told again; ending what runs");
-            engine.drain(Duration::ZERO).await;
+            tracing::info!("told to stop; finishing what runs");
+            drain(&engine, &mut told, life.drain).await;
+        }
+        () = engine.draining() => {
+            fenced = engine.load().fenced;
+            drain(&engine, &mut told, life.drain).await;
+        }
+        () = client_left(&mut client) => {
+            tracing::info!("standard input has ended; finishing what runs");
+            drain(&engine, &mut told, life.drain).await;
+        }
+        () = unneeded(&engine, &control, life.idle_exit) => {
+            tracing::info!("nobody was connected and no task was open for long");
+            drain(&engine, &mut told, life.drain).await;
+        }
+        _ = make_way.wait_for(|asked| *asked) => {
+            tracing::info!("making way for another server; finishing what runs");
+            control.end.send_replace(End::MadeWay);
+            tokio::select! {
+                () = engine.hand_over() => {}
+                () = told.stop() => {
+                    tracing::info!("told to stop; ending what runs");
+                    engine.drain(Duration::ZERO).await;
+                }
+            }
         }
     }
-    end.send_replace(true);
+    control.end.send_replace(End::Now);
+    if client.is_some() {
+        client_left(&mut client).await;
+    }
     if let Ok(Err(error)) = serving.await {
         tracing::warn!(%error, "a listener ended with an error");
     }
@@ -200,6 +285,61 @@ async fn run(engine: Engine, server: Server, drain: Duration) -> Outcome {
         false => {
             tracing::info!("ended");
             Ok(Exit::Done)
+        }
+    }
+}
+
+async fn drain(engine: &Engine, told: &mut Told, wait: Duration) {
+    let draining = engine.drain(wait);
+    tokio::pin!(draining);
+    tokio::select! {
+        () = &mut draining => {}
+        () = told.stop() => {
+            tracing::info!("told again; ending what runs");
+            engine.drain(Duration::ZERO).await;
+        }
+    }
+}
+
+/// Serves the standard streams until their client has left.
+async fn standard_streams(control: Control) {
+    let mut end = control.end.subscribe();
+    let closing = async move {
+        // A sender that is gone is an end, too.
+        let _ = end.wait_for(|end| *end != End::No).await;
+    };
+    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let client = stdio::Peer::Client;
+    control
+        .stdio
+        .serve(input, output, client, closing, LAST_REQUESTS)
+        .await;
+}
+
+/// Resolves when the client at the standard streams has left; never when there is none.
+async fn client_left(client: &mut Option<JoinHandle<()>>) {
+    match client {
+        Some(serving) => {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "serving the standard streams failed");
+            }
+            *client = None;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves when nobody was connected and no task was open for this long; never without a time.
+async fn unneeded(engine: &Engine, control: &Control, time: Option<Duration>) {
+    let Some(time) = time else {
+        return std::future::pending().await;
+    };
+    loop {
+        control.activity.idle(time).await;
+        match engine.store().stats().await {
+            Ok(stats) if stats.open == 0 => return,
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "could not look for open tasks"),
         }
     }
 }
@@ -358,15 +498,17 @@ fn sweep(spools: &Path, dead: &Runner, tasks: &[TaskId]) -> BTreeSet<TaskId> {
 /// Says where the server is: to a person, or as one line of JSON to a program. The link is a secret, so it goes
 /// to a terminal and to nothing else.
 fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as_json: bool) {
-    let address = server.address();
     let tools = catalog.entries().len();
+    let Some(address) = server.address() else {
+        return tracing::info!(tools, version = env!("CARGO_PKG_VERSION"), "ready");
+    };
     tracing::info!(%address, tools, version = env!("CARGO_PKG_VERSION"), "ready");
     if as_json {
         let mcp = format!("http://{address}/mcp");
         let ready = serde_json::json!({ "mcp": mcp, "address": address, "state": state.dir, "pid": std::process::id() });
         say(ready.to_string());
     }
-    if flags.background || !io::stderr().is_terminal() {
+    if flags.background || flags.stdio || !io::stderr().is_terminal() {
         return;
     }
     tell(format!(
