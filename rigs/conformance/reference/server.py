@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, nullcontext
 
 import anyio
 import uvicorn
+from jsonschema import Draft202012Validator
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import EventMessage, EventStore
@@ -24,6 +25,8 @@ from starlette.routing import Mount
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 HOUR_MS = 3_600_000
+MAY_ASK = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
 class Tasks(InMemoryTaskStore):
@@ -79,9 +82,26 @@ class Call:
         self._task = task
 
     async def ask(self, message, schema):
+        """Asks whom it may, and takes an answer that does not fit its form as declined."""
         if self._task:
-            return await self._task.elicit(message, schema)
-        return await self._session.elicit_form(message, schema, related_request_id=self._request)
+            answer = await self._task.elicit(message, schema)
+        else:
+            if not self._session.check_client_capability(MAY_ASK):
+                raise McpError(types.ErrorData(code=types.INVALID_REQUEST, message="The client cannot be asked"))
+            answer = await self._session.elicit_form(message, schema, related_request_id=self._request)
+        fits = Draft202012Validator(schema).is_valid(answer.content)
+        return answer if answer.action != "accept" or fits else types.ElicitResult(action="decline")
+
+    async def sample(self, words):
+        messages = [types.SamplingMessage(role="user", content=types.TextContent(type="text", text=words))]
+        if self._task:
+            return await self._task.create_message(messages, max_tokens=100)
+        return await self._session.create_message(messages, max_tokens=100, related_request_id=self._request)
+
+    async def log(self, level, words):
+        least = LEVELS.index(self._session.least_level) if hasattr(self._session, "least_level") else 0
+        if LEVELS.index(level) >= least:
+            await self._session.send_log_message(level, words, "fixture", related_request_id=self._request)
 
     async def progress(self, done, total):
         if self._token is None:
@@ -135,6 +155,17 @@ async def multi_input(call):
     return text(f"{names['first']} and {names['second']}")
 
 
+async def test_sampling(call, prompt="nothing"):
+    answer = await call.sample(prompt)
+    return text(f"LLM response: {answer.content.text}")
+
+
+async def test_tool_with_logging(call):
+    for words in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await call.log("info", words)
+    return text("logged")
+
+
 TOOLS = {
     "greet": (greet, "forbidden", {"name": {"type": "string"}}),
     "slow_compute": (slow_compute, "optional", {"seconds": {"type": "number"}, "label": {"type": "string"}}),
@@ -142,6 +173,8 @@ TOOLS = {
     "protocol_error_job": (protocol_error_job, "optional", {}),
     "confirm_delete": (confirm_delete, "optional", {"filename": {"type": "string"}}),
     "multi_input": (multi_input, "optional", {}),
+    "test_sampling": (test_sampling, "optional", {"prompt": {"type": "string"}}),
+    "test_tool_with_logging": (test_tool_with_logging, "forbidden", {}),
 }
 
 
@@ -160,7 +193,7 @@ async def list_tools():
 
 @server.set_logging_level()
 async def set_logging_level(level):
-    return None
+    server.request_context.session.least_level = level
 
 
 async def call_tool(request):

@@ -1,4 +1,4 @@
-// A task that needs something says so, asks on the stream of tasks/result, and goes on with the answer (A-15, A-51, A-60 to A-62, A-71 to A-73).
+// A task that needs something says so, asks on the stream of tasks/result, and goes on with the answer (A-15, A-51, A-60 to A-62, A-71 to A-73, A-80).
 
 import { RELATED, Scenario, accept, check, differs, terminal } from './session.mjs';
 
@@ -24,6 +24,9 @@ export default class extends Scenario {
       check('tasks-2025-answer-ends', 'The task leaves input_required', seen.at(-1).status === 'completed' ? [] : [`it is ${seen.at(-1).status}`]),
       check('tasks-2025-declined', 'A declined question reaches the tool', await settled(session, { action: 'decline' })),
       check('tasks-2025-dismissed', 'A dismissed question reaches the tool and does not cancel the task', await settled(session, { action: 'cancel' })),
+      check('tasks-2025-answer-misfit', 'An answer that does not fit the form is not given to the tool as accepted', await misfit(session), 'client/elicitation'),
+      check('tasks-2025-answer-error', 'A question that is answered with an error does not hang', await refusing(session), 'client/elicitation'),
+      check('tasks-2025-sampling', 'A task asks the model of the client the same way', await sampling(session), 'client/sampling'),
       check('tasks-2025-several', 'Two open questions are asked, and each answer finds its own', await several(session)),
       check('tasks-2025-late-answer', 'An answer that nobody waits for is taken and disturbs nothing', await late(session, asked)),
       check('tasks-2025-plain-question', 'A plain call asks on its own stream and returns the result there', await plain(session), 'basic/transports'),
@@ -57,6 +60,34 @@ async function settled(session, answer) {
   const asked = await ask(session, `${answer.action}.txt`);
   await session.answer(asked.question, answer);
   return text(await asked.waiting.response(5_000), 'kept');
+}
+
+async function misfit(session) {
+  const asked = await ask(session, 'misfit.txt');
+  await session.answer(asked.question, accept({ confirm: 'certainly' }));
+  const reply = await asked.waiting.response(3_000);
+  if (reply) return text(reply, 'kept');
+  await session.call('tasks/cancel', { taskId: asked.task.taskId });
+  return [];
+}
+
+async function refusing(session) {
+  const asked = await ask(session, 'refused.txt');
+  const { status } = await session.post({ jsonrpc: '2.0', id: asked.question.id, error: { code: -32602, message: 'no form here' } });
+  const seen = await session.poll(asked.task.taskId, terminal, 5_000);
+  const errors = terminal(seen.at(-1)) ? [] : [`the task is ${seen.at(-1).status}`];
+  return [...errors, ...differs('the status', status, 202)];
+}
+
+async function sampling(session) {
+  const task = await session.begin('test_sampling', { prompt: 'Name this module' });
+  const waiting = await session.start('tasks/result', { taskId: task.taskId });
+  const asked = await waiting.question();
+  if (asked?.method !== 'sampling/createMessage') return [`it asked ${JSON.stringify(asked)}`];
+  const errors = differs('related-task', asked.params._meta?.[RELATED], { taskId: task.taskId });
+  const content = { type: 'text', text: 'scheduler' };
+  await session.answer(asked, { role: 'assistant', content, model: 'house-model', stopReason: 'endTurn' });
+  return [...errors, ...text(await waiting.response(5_000), 'scheduler')];
 }
 
 async function several(session) {

@@ -22,6 +22,7 @@ export default class extends Scenario {
       check('tasks-2025-version-offered', 'An unknown version is answered with one that the server knows', await offered(open), 'basic/lifecycle'),
       check('tasks-2025-ping', 'ping is answered with an empty result', differs('the result', await session.call('ping'), {}), 'basic/utilities/ping'),
       check('tasks-2025-log-level', 'logging/setLevel takes a level, and refuses an unknown one with -32602', await levels(session), 'server/utilities/logging'),
+      check('tasks-2025-log-filter', 'Log messages come from the level on that was asked for', await filtered(session), 'server/utilities/logging'),
       check('tasks-2025-accepted', 'A notification is HTTP 202 with an empty body', accepted(await session.notify('notifications/roots/list_changed')), TRANSPORT),
       check('tasks-2025-malformed', 'A body that is no JSON-RPC message is HTTP 400', await malformed(session), TRANSPORT),
       check('tasks-2025-session-ended', 'DELETE ends the session, and only that one', await ended(session, other), TRANSPORT),
@@ -55,6 +56,19 @@ async function levels(session) {
   if (!session.server.capabilities.logging) return [];
   if (!good.result || Object.keys(good.result).length > 0) errors.push(`a good level: ${JSON.stringify(good.result ?? good.error)}`);
   if (bad.error?.code !== -32602) errors.push(`a bad level: ${JSON.stringify(bad.result ?? bad.error)}`);
+  return errors;
+}
+
+async function filtered(session) {
+  if (!session.server.capabilities.logging) return [];
+  const errors = [];
+  for (const [level, wanted] of [['debug', 3], ['error', 0]]) {
+    await session.call('logging/setLevel', { level });
+    const call = await session.start('tools/call', { name: 'test_tool_with_logging', arguments: {} });
+    await call.response();
+    const told = call.frames.filter((frame) => frame.method === 'notifications/message').length;
+    if (told !== wanted) errors.push(`${told} messages at level ${level}, expected ${wanted}`);
+  }
   return errors;
 }
 

@@ -35,6 +35,7 @@ export default class extends Scenario {
       check('tasks-2025-response-place', 'No response is sent on a GET stream that resumes nothing', responses(get), PAGE),
       check('tasks-2025-one-stream', 'No message is sent on two streams', twice([get, whole]), PAGE),
       check('tasks-2025-dropped', 'A dropped stream leaves its task alone', seen.at(-1).status === 'completed' ? [] : [`the task is ${seen.at(-1).status}`]),
+      check('tasks-2025-second-get', 'A second GET stream is refused, or each message comes on one of the two', await second(await open()), PAGE),
       check('tasks-2025-notices', 'The GET stream stays open while the session lives', streaming && get.ended ? ['it ended'] : [], PAGE),
     ];
   }
@@ -75,4 +76,13 @@ function responses(get) {
 function twice([get, whole]) {
   const told = new Set(get.frames.map((frame) => JSON.stringify(frame)));
   return whole.frames.filter((frame) => told.has(JSON.stringify(frame))).map((frame) => `twice: ${JSON.stringify(frame)}`);
+}
+
+async function second(session) {
+  const streams = [await session.listen(), await session.listen()].filter((stream) => stream.status === 200);
+  const task = await session.begin('slow_compute', { seconds: 0, label: 'second' });
+  await session.poll(task.taskId, terminal);
+  await pause(300);
+  const told = streams.flatMap((stream) => stream.frames.map((frame) => JSON.stringify(frame)));
+  return told.length === new Set(told).size ? [] : ['a message came twice'];
 }

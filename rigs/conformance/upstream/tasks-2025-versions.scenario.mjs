@@ -1,6 +1,6 @@
-// Clients of the versions before 2025-11-25 make plain calls (A-6, A-8, A-18, A-35, A-37).
+// Clients of the versions before 2025-11-25 make plain calls (A-6, A-8, A-18, A-35, A-37, A-70).
 
-import { Scenario, check } from './session.mjs';
+import { Scenario, accept, check } from './session.mjs';
 
 const OLDER = ['2025-06-18', '2025-03-26', '2024-11-05'];
 
@@ -26,6 +26,8 @@ export default class extends Scenario {
         check(`tasks-2025-older-ignored-${version}`, `A task in the parameters of a call of ${version} is ignored`, text(tasked, 'ignored')),
       );
     }
+    const asking = 'Before 2025-11-25 a plain call asks where the version has elicitation, and only there';
+    checks.push(check('tasks-2025-older-asks', asking, [...(await asks(open, '2025-06-18')), ...(await asks(open, '2025-03-26'))], 'client/elicitation'));
     return checks;
   }
 
@@ -37,6 +39,16 @@ export default class extends Scenario {
     for (const seen of session.seen) if (seen.frame === reply) seen.type = session.type(reply);
     return reply ?? {};
   }
+}
+
+async function asks(open, version) {
+  const may = version === '2025-06-18';
+  const session = await open({ version, capabilities: may ? { elicitation: {} } : {} });
+  const call = await session.start('tools/call', { name: 'confirm_delete', arguments: { filename: 'older.txt' } });
+  const asked = await call.question(may ? 5_000 : 1_000);
+  if (Boolean(asked) !== may) return [`${version}: asked ${JSON.stringify(asked)}`];
+  if (asked) await session.answer(asked, accept({ confirm: true }));
+  return may ? text(await call.response(5_000), 'deleted') : [];
 }
 
 function text(reply, wanted) {
