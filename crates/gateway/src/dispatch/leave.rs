@@ -9,7 +9,7 @@ use longhaul_store::RecordKey;
 use super::{
     Dispatch, Held,
     hold::{Told, Waits},
-    join::{Mark, OnItsWay},
+    join::Mark,
 };
 use crate::{config::OnAbandon, identity::Caller};
 
@@ -65,11 +65,13 @@ impl Held {
     /// one whose caller left, and its result is given to the next equal call.
     pub async fn delivered(mut self) {
         let told = std::mem::replace(&mut self.stay.told, Told::Delivered);
-        let came_back = match self.stay.waits {
-            Waits::Own => false,
-            Waits::Joined | Waits::ByName { .. } => told == Told::Result,
+        // A caller that never left needs no record: nobody joins a call that is held here. The process that comes
+        // after one that drains cannot know that.
+        let marks = match self.stay.waits {
+            Waits::Own => self.dispatch.is_draining(),
+            Waits::Joined | Waits::ByName { .. } => true,
         };
-        if !came_back {
+        if !marks || told != Told::Result {
             return;
         }
         let key = self.stay.join.clone();
@@ -102,7 +104,6 @@ impl Held {
             ends_work: !drains && ends_work(self.terms.holding.on_abandon, self.stay.left, self.client.takes),
             gave_up: (gave_up && self.client.takes == Takes::Never).then(|| self.stay.lasted()),
             with_progress: self.with_progress(),
-            _on_its_way: self.stay.on_its_way.take(),
         })
     }
 }
@@ -126,7 +127,6 @@ struct Leaving {
     ends_work: bool,
     gave_up: Option<Duration>,
     with_progress: bool,
-    _on_its_way: Option<OnItsWay>,
 }
 
 impl Leaving {

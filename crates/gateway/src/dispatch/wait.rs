@@ -120,6 +120,10 @@ impl Dispatch {
         };
         let place = self.held_place(caller).map_err(error)?;
         let Some(name) = arguments.task else {
+            if arguments.cancel == Some(true) {
+                let why = "`cancel` needs `task`: the name of the task to end".to_owned();
+                return Err(Box::new(Reply::Result(misfit_result(WAIT_TOOL, &[why]))));
+            }
             let list = self.listed_tasks(caller).await.map_err(error)?;
             return Err(Box::new(list));
         };

@@ -3,11 +3,15 @@
 //! With the feature `faults` the environment variable `LONGHAUL_FAULT` names a guard to take away; a test of this
 //! binary must then fail.
 
+mod abandon;
 mod authorization;
 mod calls;
 mod command;
 mod config;
+mod hold;
+mod join;
 mod program_text;
 mod reasons;
 mod streams;
 mod support;
+mod wait;

@@ -1,5 +1,7 @@
 //! A gateway on the memory store with a few scripted tools, spoken to over its real HTTP router.
 
+pub(crate) mod site;
+
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body as HttpBody, http::Request};
@@ -264,7 +266,7 @@ fn last_frame(bytes: &[u8]) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| json!({ "text": text }))
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     let runner = Runner {
         id: clock::runner_id(),
         host: String::new(),
@@ -348,9 +350,9 @@ fn catalog(open: &watch::Sender<bool>) -> Catalog {
     ])
 }
 
-type Script = Arc<dyn Fn(Call, Context) -> Running + Send + Sync>;
+pub(crate) type Script = Arc<dyn Fn(Call, Context) -> Running + Send + Sync>;
 
-fn script<F>(work: impl Fn(Call, Context) -> F + Send + Sync + 'static) -> Script
+pub(crate) fn script<F>(work: impl Fn(Call, Context) -> F + Send + Sync + 'static) -> Script
 where
     F: Future<Output = Finish> + Send + 'static,
 {
@@ -381,7 +383,7 @@ impl Arguments for Named {
     }
 }
 
-fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
+pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
     Entry {
         listing: Listing {
             name: name.to_owned(),
@@ -424,7 +426,7 @@ fn greeting(call: &Call) -> Finish {
 }
 
 /// Asks for each of these names at once and returns what was said.
-async fn asked(context: Context, labels: &'static [&'static str]) -> Finish {
+pub(crate) async fn asked(context: Context, labels: &'static [&'static str]) -> Finish {
     let asks: Vec<Ask> = labels.iter().map(|label| ask(label)).collect();
     match context.ask(asks).await {
         Ok(settled) => text(&settled.iter().map(said).collect::<Vec<_>>().join(" and ")),
@@ -457,7 +459,7 @@ fn said(settled: &Settled) -> String {
     }
 }
 
-fn text(text: &str) -> Finish {
+pub(crate) fn text(text: &str) -> Finish {
     returned(&json!({ "content": [{ "type": "text", "text": text }] }), false)
 }
 
@@ -474,7 +476,7 @@ fn broken() -> Finish {
     }
 }
 
-fn returned(result: &Value, is_error: bool) -> Finish {
+pub(crate) fn returned(result: &Value, is_error: bool) -> Finish {
     Finish::Returned {
         body: Body::new(result.to_string().as_bytes()),
         is_error,
