@@ -259,6 +259,8 @@ function valid(sessions, results) {
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export const terminal = (task) => ['completed', 'failed', 'cancelled'].includes(task.status);
+/** A task without its advice when to ask again, which may change with its age. */
+export const unadvised = ({ pollInterval, ...task }) => task;
 export const accept = (content) => ({ action: 'accept', content });
 
 /** The first difference between two values, as text; nothing when they are equal. */

@@ -1,6 +1,6 @@
 // tasks/get is the task and nothing of its result, and its life follows the rules (A-45, A-46, A-49, A-63, A-64, A-65, D-11).
 
-import { RELATED, Scenario, check, pause, refused, terminal } from './session.mjs';
+import { RELATED, Scenario, check, pause, refused, terminal, unadvised } from './session.mjs';
 
 const MOVES = {
   working: ['working', 'input_required', 'completed', 'failed', 'cancelled'],
@@ -65,7 +65,7 @@ function clock(life) {
     const before = life[place];
     if (task.createdAt !== before.createdAt) errors.push(`createdAt moved to ${task.createdAt}`);
     if (Date.parse(task.lastUpdatedAt) < Date.parse(before.lastUpdatedAt)) errors.push(`lastUpdatedAt went back to ${task.lastUpdatedAt}`);
-    if (terminal(before) && JSON.stringify(task) !== JSON.stringify(before)) errors.push(`an ended task became ${JSON.stringify(task)}`);
+    if (terminal(before) && JSON.stringify(unadvised(task)) !== JSON.stringify(unadvised(before))) errors.push(`an ended task became ${JSON.stringify(task)}`);
   }
   return errors;
 }

@@ -1,6 +1,6 @@
 // A task that needs something says so, asks on the stream of tasks/result, and goes on with the answer.
 
-import { RELATED, Scenario, accept, check, differs, terminal } from './session.mjs';
+import { RELATED, Scenario, accept, check, differs, terminal, unadvised } from './session.mjs';
 
 export default class extends Scenario {
   name = 'tasks-2025-questions';
@@ -111,7 +111,7 @@ async function late(session, asked) {
   return [
     ...differs('the status of a late answer', again.status, 202),
     ...differs('the status of an unknown answer', unknown.status, 202),
-    ...differs('the task', after, before),
+    ...differs('the task', unadvised(after), unadvised(before)),
   ];
 }
 

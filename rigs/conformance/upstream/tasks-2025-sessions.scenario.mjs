@@ -25,6 +25,7 @@ export default class extends Scenario {
       check('tasks-2025-log-filter', 'Log messages come from the level on that was asked for', await filtered(session), 'server/utilities/logging'),
       check('tasks-2025-accepted', 'A notification is HTTP 202 with an empty body', accepted(await session.notify('notifications/roots/list_changed')), TRANSPORT),
       check('tasks-2025-malformed', 'A body that is no JSON-RPC message is HTTP 400', await malformed(session), TRANSPORT),
+      check('tasks-2025-streams-ended', 'The streams of an ended session end with it', await streamsEnded(await open()), TRANSPORT),
       check('tasks-2025-session-ended', 'DELETE ends the session, and only that one', await ended(session, other), TRANSPORT),
     ];
   }
@@ -83,6 +84,14 @@ async function malformed(session) {
     if (status !== 400) errors.push(`${body}: HTTP ${status}`);
   }
   return errors;
+}
+
+async function streamsEnded(session) {
+  const get = await session.listen();
+  const ended = await session.end();
+  if (get.status !== 200 || ended === 405) return [];
+  await get.until(() => false, 3_000);
+  return get.ended ? [] : ['its GET stream is still open'];
 }
 
 async function ended(session, other) {
