@@ -35,7 +35,7 @@ cargo xtask COMMAND
   rules [--shrink]          rule ids in comments resolve; must-rules without a test
   docs --check | --write    generated pages against their generators
   weight                    crates in the tree and size of the binary, against a budget
-  conformance [SCENARIO..]  the official MCP suite and our own listen suite, against the built binary
+  conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
   clients [CLIENT..]        every real client against the built binary, step by step
   faults [NAME..]           each planted fault must fail a test
 ";
