@@ -11,7 +11,10 @@ use longhaul_mcp::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Official, assert_is, frame, meta, peer};
+use crate::{
+    session::initialize::everything,
+    support::{Official, assert_is, frame, meta, peer},
+};
 
 fn read(value: &Value) -> Frame {
     Frame::parse(value.to_string().as_bytes(), &Limits::default()).expect("a frame")
@@ -155,6 +158,9 @@ fn a_frame_is_read_and_answered_on_its_own_edge() {
         panic!("{received:?}")
     };
     assert_eq!(opening.peer.version, Version::LATEST);
+    let shown: Value = serde_json::from_slice(&edge::opened(&everything(), &opening)).expect("JSON");
+    assert_is(Official::Sessions, "InitializeResult", &shown["result"]);
+    assert_eq!(shown["id"], 7);
 
     let list = &Reply::Ack;
     let id = RequestId::Integer(7);

@@ -1,7 +1,7 @@
 //! Sessions: what their frames say, every rule that they can break, and every shape that is sent, held against
 //! the official schema. Here is what the tests below share.
 
-mod initialize;
+pub(crate) mod initialize;
 mod malformed;
 mod parse;
 mod render;

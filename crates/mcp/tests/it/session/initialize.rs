@@ -199,7 +199,7 @@ fn an_old_and_a_new_record_of_a_peer_can_be_read() {
     assert!(serde_json::from_str::<Peer>("{}").is_err());
 }
 
-pub(super) fn everything() -> Discovery {
+pub(crate) fn everything() -> Discovery {
     Discovery {
         tasks: true,
         tasks_list: true,
