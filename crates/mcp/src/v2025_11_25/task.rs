@@ -77,22 +77,18 @@ fn result_text(body: &Body) -> Option<String> {
     let result = shape::object(body.bytes()?).ok()?;
     let blocks: Vec<Raw> = result.get("content")?;
     let mut text = String::new();
-    for block in &blocks {
-        let Some(said) = block
-            .read::<Obj>()
-            .ok()
-            .and_then(|block| block.get::<String>("text"))
-        else {
-            continue;
-        };
+    let said = blocks
+        .iter()
+        .filter_map(|block| block.read::<Obj>().ok()?.get::<String>("text"));
+    'blocks: for said in said {
         for line in said.lines() {
+            if text.len() > RESULT_TEXT_MAX {
+                break 'blocks;
+            }
             if !text.is_empty() {
                 text.push('\n');
             }
             text.push_str(&clean(line, RESULT_TEXT_MAX));
-        }
-        if text.len() > RESULT_TEXT_MAX {
-            break;
         }
     }
     cut(&mut text);

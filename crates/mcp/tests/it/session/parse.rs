@@ -137,7 +137,9 @@ fn a_call_carries_its_arguments_as_they_were_written() {
 #[test]
 fn what_the_peer_said_is_known_on_every_request() {
     let capabilities = json!({ "elicitation": {} });
-    let peer = opened("2025-11-25", capabilities);
+    let mut peer = opened("2025-11-25", capabilities);
+    // However the peer was made, a session's client is asked on its streams.
+    peer.client.asked = Asked::InReply;
     let offer = Offer {
         tasks: true,
         tasks_list: true,
@@ -152,6 +154,7 @@ fn what_the_peer_said_is_known_on_every_request() {
     };
     let expect = Client {
         takes: Takes::AtOnce,
+        asked: Asked::OnStream,
         ..peer.client
     };
     assert_eq!(incoming.client, expect);
