@@ -87,6 +87,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a question that asks for a secret is never shown",
     ),
     ("any-answer-fits", "T6", "an accepted answer fits its form"),
+    (
+        "equal-calls-run-twice",
+        "",
+        "a call that comes back waits for the work of the one that was left",
+    ),
+    (
+        "a-result-is-given-again",
+        "",
+        "once a result arrived, an equal call is new work",
+    ),
     ("passes-another-owner", "T10", "only the owner acts on a task"),
 ];
 

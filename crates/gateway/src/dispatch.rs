@@ -63,7 +63,10 @@ struct Inner {
     rounds: rounds::Rounds,
     patience: patience::Patience,
     known: hold::Known,
-    handing: join::Handing,
+    /// The callers that wait for each task.
+    waiting: join::Tally,
+    /// The results on their way to a caller that came back for them: nobody else is given one of these.
+    handing: join::Tally,
 }
 
 /// The limits that dispatch keeps.
@@ -147,7 +150,8 @@ impl Dispatch {
             rounds: rounds::Rounds::default(),
             patience: patience::Patience::default(),
             known: hold::Known::default(),
-            handing: join::Handing::default(),
+            waiting: join::Tally::default(),
+            handing: join::Tally::default(),
         };
         Dispatch {
             inner: Arc::new(inner),

@@ -16,7 +16,7 @@ use super::{
     Dispatch,
     answers::{fits, shown},
     hold::{Stay, Terms, Told, Waits},
-    join::Mark,
+    join::{Counted, Mark},
 };
 use crate::{identity::Caller, outbound::Note, quota::Place, request_state::State, view};
 
@@ -33,6 +33,7 @@ pub struct Held {
     offered: Vec<Response>,
     stream: Option<Stream>,
     _place: Place,
+    _waiting: Counted,
     promote: Pin<Box<Sleep>>,
     promote_due: bool,
     shown: bool,
@@ -89,6 +90,7 @@ impl Dispatch {
             stay: waiting.stay,
             offered: waiting.offered,
             _place: waiting.place,
+            _waiting: self.inner.waiting.count(waiting.task),
             shown: false,
         }
     }
@@ -257,7 +259,7 @@ impl Held {
     pub(super) fn reply(&mut self, reply: Reply, told: Told) -> Step {
         self.stay.told = told;
         if told == Told::Result && self.stay.waits != Waits::Own {
-            self.stay.on_its_way = Some(self.dispatch.inner.handing.begin(self.task));
+            self.stay.on_its_way = Some(self.dispatch.inner.handing.count(self.task));
         }
         Step::Reply(Box::new(reply))
     }

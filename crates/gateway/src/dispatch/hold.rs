@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 use super::{
     Dispatch, Held,
     held::Looked,
-    join::{Mark, OnItsWay},
+    join::{Counted, Mark},
     leave::Left,
 };
 use crate::{
@@ -130,7 +130,8 @@ pub(super) struct Stay {
     pub(super) left: Left,
     /// The record under which equal calls find this one.
     pub(super) join: Option<RecordKey>,
-    pub(super) on_its_way: Option<OnItsWay>,
+    /// The result is on its way to a caller that came back for it.
+    pub(super) on_its_way: Option<Counted>,
     began: Instant,
     limit: Option<Pin<Box<Sleep>>>,
     is_over: bool,
@@ -303,7 +304,7 @@ impl Telling<'_> {
 
     fn text(&self) -> String {
         let Row { name, tool, .. } = self.row;
-        let wait = json!({ "task": name, "since": self.since });
+        let wait = format!(r#"{{"task":"{name}","since":{}}}"#, self.since);
         let again =
             format!("Calling {tool} again with the same arguments also waits; it starts nothing new.");
         if self.row.task.phase == Phase::Asking {

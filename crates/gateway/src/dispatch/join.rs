@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use longhaul_core::{Millis, Phase, RunnerId, TaskId, audit::Entry};
@@ -158,7 +158,7 @@ impl Dispatch {
         }
         Ok(match &row.task.phase {
             Phase::Working | Phase::Asking => true,
-            Phase::Finished(_) if inner.handing.has(join.task) => false,
+            Phase::Finished(_) if inner.handing.of(join.task) > 0 => false,
             Phase::Finished(_) if join.left => found.now.since(row.updated_at) < inner.settings.kept_for_join,
             Phase::Finished(_) => row.updated_at >= inner.engine.began_at(),
         })
@@ -230,11 +230,9 @@ fn marked(
             holder: here,
             left: true,
         }),
+        Mark::Spent if longhaul_core::fault!("a-result-is-given-again") => Some(own?),
         Mark::Spent => {
             own?;
-            if longhaul_core::fault!("a-result-is-given-again") {
-                return None;
-            }
             None
         }
     };
@@ -247,37 +245,40 @@ fn marked(
     (!as_it_is).then(|| (key.clone(), record))
 }
 
-/// The results that are on their way to a caller that came back for them: nobody else is given one of these.
+/// How many of something each task has at the moment in this process: callers that wait, results on their way.
 #[derive(Clone, Default)]
-pub(super) struct Handing {
+pub(super) struct Tally {
     tasks: Arc<Mutex<BTreeMap<TaskId, usize>>>,
 }
 
-/// One result on its way. It has arrived, or is to be given to the next caller, when this is dropped.
-pub(super) struct OnItsWay {
-    all: Handing,
+/// One that is counted, until it is dropped.
+pub(super) struct Counted {
+    tally: Tally,
     task: TaskId,
 }
 
-impl Handing {
-    pub(super) fn begin(&self, task: TaskId) -> OnItsWay {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        *tasks.entry(task).or_insert(0) += 1;
-        OnItsWay {
-            all: self.clone(),
+impl Tally {
+    pub(super) fn count(&self, task: TaskId) -> Counted {
+        *self.lock().entry(task).or_insert(0) += 1;
+        Counted {
+            tally: self.clone(),
             task,
         }
     }
 
-    fn has(&self, task: TaskId) -> bool {
-        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.contains_key(&task)
+    /// How many there are.
+    pub(super) fn of(&self, task: TaskId) -> usize {
+        self.lock().get(&task).copied().unwrap_or(0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, usize>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for Counted {
     fn drop(&mut self) {
-        let mut tasks = self.all.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tally.lock();
         if let Some(count) = tasks.get_mut(&self.task) {
             *count -= 1;
             if *count == 0 {

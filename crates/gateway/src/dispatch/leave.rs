@@ -101,7 +101,10 @@ impl Held {
             task: self.task,
             waits: self.stay.waits,
             join: self.stay.join.take(),
-            ends_work: !drains && ends_work(self.terms.holding.on_abandon, self.stay.left, self.client.takes),
+            // Whoever else waits for the work still wants it.
+            ends_work: !drains
+                && self.dispatch.inner.waiting.of(self.task) == 1
+                && ends_work(self.terms.holding.on_abandon, self.stay.left, self.client.takes),
             gave_up: (gave_up && self.client.takes == Takes::Never).then(|| self.stay.lasted()),
             with_progress: self.with_progress(),
         })

@@ -1,10 +1,19 @@
 //! What becomes of the work when the caller of a call without a task leaves (A-19, A-32, D-45).
 
-use longhaul_gateway::dispatch::Left;
+use longhaul_core::Span;
+use longhaul_gateway::{
+    admin::{Backend as _, Entrance, Peer, api},
+    dispatch::{HoldLimits, Left, Settings},
+};
 use longhaul_mcp::request::Takes;
 use longhaul_store::RecordKind;
 
-use crate::support::site::{Saying, Site, patient};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Client, World,
+    site::{Saying, Site, patient, result, said},
+};
 
 #[test]
 fn a_reason_that_says_time_out_is_one_and_any_other_is_on_purpose() {
@@ -93,4 +102,79 @@ async fn a_server_that_stops_cancels_nothing_for_its_callers() {
     site.release();
     server.until("done").await;
     assert!(server.records(RecordKind::Patience).await.is_empty());
+}
+
+// Two equal calls wait for one run; the one that is cancelled does not take it from the other.
+#[tokio::test]
+async fn work_that_somebody_else_waits_for_goes_on() {
+    let site = Site::new();
+    let server = site.serve(patient()).await;
+    drop(server.held(&Saying::default(), "work").await);
+    server
+        .record_until(RecordKind::Join, |body| body["left"] == true)
+        .await;
+    let one = server.held(&Saying::default(), "work").await;
+    let two = server.held(&Saying::default(), "work").await;
+    one.leave(Left::Cancelled);
+    site.began(1).await;
+    site.release();
+    assert_eq!(said(&result(two.finish().await)), "run 1");
+}
+
+/// What a gateway over HTTP says to `longhaul_wait`.
+async fn waited(world: &World, arguments: Value) -> Value {
+    let answer = world
+        .call(&Client::without_tasks(), "longhaul_wait", arguments)
+        .await;
+    answer.result().clone()
+}
+
+// A-19, B-36: a stream that is cut is no cancel, and its call waits for an equal one. Whatever the last frame
+// travels in, it counts as delivered.
+#[tokio::test]
+async fn a_cut_stream_leaves_its_call_to_the_next_equal_one() {
+    for accept in ["application/json, text/event-stream", "application/json"] {
+        let settings = Settings {
+            hold: HoldLimits {
+                plain: Span(1),
+                with_progress: Span::seconds(100_000),
+                ..HoldLimits::default()
+            },
+            ..Settings::default()
+        };
+        let world = World::with(settings).await;
+        let call = json!({ "name": "waits", "arguments": {}, "_meta": { "progressToken": 1 } });
+        let mut frames = world
+            .stream(&Client::without_tasks(), "tools/call", call.clone())
+            .await;
+        frames.next().await.expect("progress");
+        let listed = waited(&world, json!({})).await;
+        let name = &listed["structuredContent"]["tasks"][0]["task"];
+        let joinable = async || {
+            let told = waited(&world, json!({ "task": name })).await;
+            said(&told).contains("Calling waits again with the same arguments also waits")
+        };
+        assert!(!joinable().await, "its caller waits here");
+        drop(frames);
+        while !joinable().await {
+            tokio::task::yield_now().await;
+        }
+        world.release();
+        let client = Client {
+            accept,
+            ..Client::without_tasks()
+        };
+        for tasks in [1, 2] {
+            let answer = world.rpc(&client, "tools/call", call.clone()).await;
+            assert_eq!(said(answer.result()), "waited");
+            let peer = Peer {
+                uid: 0,
+                entrance: Entrance::Socket,
+            };
+            let Ok(listed) = world.dispatch.list(peer, api::Filter::default()).await else {
+                panic!("no list");
+            };
+            assert_eq!(listed.tasks.len(), tasks, "{accept}");
+        }
+    }
 }

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use longhaul_core::Span;
-use longhaul_gateway::config::{self, Bytes, Item, Loaded, OnCrash, Place, Source, Stdin};
+use longhaul_gateway::config::{
+    self, Bytes, Hold, Item, Loaded, OnAbandon, OnCrash, Place, ShowSchema, Source, Stdin,
+};
 
 /// Files by path.
 pub(crate) fn read(files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Loaded, String> {
@@ -586,6 +588,33 @@ fn output_settings_must_go_together() {
         &tool("command = [\"x\"]\nprogress = \"done\""),
         "longhaul.toml:4:12: `progress` needs a group `(?<n>…)` or `(?<message>…)`",
     );
+}
+
+#[test]
+fn the_name_of_the_helper_tool_is_taken() {
+    let problems = read(
+        &[("l.toml", "[tools.longhaul_wait]\ncommand = [\"true\"]\n")],
+        &[],
+    )
+    .expect_err("taken");
+    assert_eq!(
+        problems.trim_end(),
+        "l.toml:1:8: `longhaul_wait` is a tool of Longhaul's own; give this one another name"
+    );
+}
+
+#[test]
+fn a_tool_says_how_its_calls_without_a_task_are_held() {
+    let text = "[tools.t]\ndescription = \"t\"\ncommand = [\"true\"]\nhold = \"exact\"\njoin = false\n\
+                on_abandon = \"finish\"\nshow_output_schema = \"always\"\n";
+    let loaded = read(&[("l.toml", text)], &[]).expect("good");
+    let tool = &loaded.config.tools["t"];
+    assert_eq!(tool.hold, Hold::Exact);
+    assert!(!tool.join);
+    assert_eq!(tool.on_abandon, OnAbandon::Finish);
+    assert_eq!(tool.show_output_schema, Some(ShowSchema::Always));
+    let wrong = read(&[("l.toml", &text.replace("exact", "long"))], &[]).expect_err("no such word");
+    assert!(wrong.contains("one of `auto`, `exact`"), "{wrong}");
 }
 
 #[test]

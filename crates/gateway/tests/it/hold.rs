@@ -51,7 +51,7 @@ async fn a_caller_without_a_task_is_told_in_time_that_the_work_goes_on() {
     assert_eq!(
         lines[1],
         format!(
-            "Wait for it: longhaul_wait {{\"since\":1,\"task\":\"{name}\"}}. Calling work again with the same \
+            "Wait for it: longhaul_wait {{\"task\":\"{name}\",\"since\":1}}. Calling work again with the same \
              arguments also waits; it starts nothing new."
         )
     );

@@ -229,7 +229,7 @@ async fn a_question_that_the_client_cannot_be_asked_is_told_once() {
         said(&told),
         format!(
             "WAITING FOR AN ANSWER (not an error). asks asks: What is the name?\nTell the user: longhaul answer \
-             {name}, or the local page. Then longhaul_wait {{\"since\":1,\"task\":\"{name}\"}}."
+             {name}, or the local page. Then longhaul_wait {{\"task\":\"{name}\",\"since\":1}}."
         )
     );
     // A wait that never heard of it hears of it.
