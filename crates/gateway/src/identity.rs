@@ -3,6 +3,7 @@
 //! Called by the transports, once for each request; everything behind them takes the caller as given. This
 //! version knows the local user only: whoever reaches the loopback address or the user's own socket.
 
+use longhaul_core::Span;
 use longhaul_store::Owner;
 
 /// The program or person behind one request.
@@ -12,6 +13,8 @@ pub struct Caller {
     pub owner: Owner,
     /// How the request came in.
     pub origin: Origin,
+    /// How long its client waits for a call, where somebody wrote that down (`longhaul stdio --hold`).
+    pub hold: Option<Span>,
 }
 
 /// How a request came in; shown to people beside a task.
@@ -48,6 +51,7 @@ impl Caller {
                 app: String::new(),
             },
             origin,
+            hold: None,
         }
     }
 }

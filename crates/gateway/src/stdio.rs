@@ -11,6 +11,7 @@ mod writer;
 
 use std::{sync::Arc, time::Duration};
 
+use longhaul_core::Span;
 use longhaul_mcp::{
     Incoming, Message, Reply, RequestId, RpcError,
     edge::{self, Edge, Offer, Opening, Peer as Agreed, Received},
@@ -70,7 +71,10 @@ pub enum Peer {
     /// A client. When this server drains, the client's subscriptions are ended in good order.
     Client,
     /// `longhaul stdio`. It connects to the next server when this one closes, and sends again what had no reply.
-    Pipe,
+    Pipe {
+        /// How long its calls may be held, when that was written down.
+        hold: Option<Span>,
+    },
 }
 
 /// Why a connection ended.
@@ -283,7 +287,14 @@ struct Server {
 
 impl Server {
     async fn serve(mut self, incoming: Incoming) {
-        let caller = Caller::local(Origin::Client);
+        let hold = match self.peer {
+            Peer::Client => None,
+            Peer::Pipe { hold } => hold,
+        };
+        let caller = Caller {
+            hold,
+            ..Caller::local(Origin::Client)
+        };
         let id = incoming.id.clone();
         // Never dropped half-way: a row that is born needs somebody who hands it out.
         match self.stdio.dispatch.handle(&caller, incoming).await {
@@ -338,7 +349,7 @@ impl Server {
     async fn reply(&mut self, id: &RequestId, reply: &Reply) -> bool {
         let is_wanted = self.request.end();
         // The next server takes what this one refuses only because it ends.
-        let is_for_the_next = self.peer == Peer::Pipe && self.request.is_closing() && is_draining(reply);
+        let is_for_the_next = self.peer != Peer::Client && self.request.is_closing() && is_draining(reply);
         is_wanted && !is_for_the_next && self.writer.hand_over(self.edge.render(reply, id)).await
     }
 }

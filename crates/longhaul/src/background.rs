@@ -135,10 +135,12 @@ async fn start(common: &Common, state: &State, client: &Client, tells: bool) -> 
                 let ended = server
                     .try_wait()
                     .map_err(|error| Failure::fault(error.to_string()))?;
-                // One that found another at its place ends without a complaint; the other will answer.
-                let failed = ended.is_some_and(|ended| !ended.success());
-                if failed || ended.is_some() && !socket::is_held(&socket) {
-                    return Err(not_started(complaints));
+                match ended {
+                    None => {}
+                    // One that found another in its place ends without a complaint. The other answers soon, or has
+                    // ended meanwhile.
+                    Some(ended) if ended.success() => started = None,
+                    Some(_) => return Err(not_started(complaints)),
                 }
             }
         }

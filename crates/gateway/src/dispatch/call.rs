@@ -113,7 +113,7 @@ impl Dispatch {
         };
         let terms = Terms::of_call(&checked.entry, client.takes, key.is_some());
         let limit = self
-            .hold_limit(&caller.owner, &terms, client.takes, call.progress_token.is_some())
+            .hold_limit(caller, &terms, client.takes, call.progress_token.is_some())
             .await;
         let mut stay = Stay::new(waits, began, limit);
         stay.join = key;

@@ -13,7 +13,7 @@ use std::{
 
 use longhaul_core::{Millis, Phase, QuestionKey, Span, Task, TaskId};
 use longhaul_mcp::{Reply, RpcError, clean, frame::Raw, reply::TaskSupport, request::Takes};
-use longhaul_store::{Owner, RecordKey, Row};
+use longhaul_store::{RecordKey, Row};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, Sleep};
 
@@ -26,6 +26,7 @@ use super::{
 use crate::{
     catalog::{Entry, Holding},
     config::{Hold, OnAbandon, ShowSchema, WAIT_TOOL},
+    identity::Caller,
     outbound::Note,
     question::Stored,
 };
@@ -196,10 +197,11 @@ impl Known {
 }
 
 impl Dispatch {
-    /// How long this owner's callers are held under these terms; `None` for as long as it takes.
+    /// How long this caller is held under these terms; `None` for as long as it takes. What is written counts before
+    /// what is learned, and what is written for this client first.
     pub(super) async fn hold_limit(
         &self,
-        owner: &Owner,
+        caller: &Caller,
         terms: &Terms,
         takes: Takes,
         with_progress: bool,
@@ -208,15 +210,19 @@ impl Dispatch {
             (Takes::WhenSlow | Takes::AtOnce, Hold::Auto | Hold::Exact) | (Takes::Never, Hold::Exact) => None,
             (Takes::Never, Hold::Auto) => {
                 let limits = self.inner.settings.hold;
-                if limits.fixed.is_some() {
-                    return limits.fixed;
+                if let Some(written) = caller.hold.or(limits.fixed) {
+                    return Some(written);
                 }
                 let unknown = if with_progress {
                     limits.with_progress
                 } else {
                     limits.plain
                 };
-                Some(self.learned(owner, with_progress).await.unwrap_or(unknown))
+                Some(
+                    self.learned(&caller.owner, with_progress)
+                        .await
+                        .unwrap_or(unknown),
+                )
             }
         }
     }

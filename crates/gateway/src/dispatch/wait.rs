@@ -153,7 +153,7 @@ impl Dispatch {
         let terms = Terms::of_wait(self.is_joinable(row, &key).await?);
         let with_progress = wait.progress_token.is_some();
         let limit = self
-            .hold_limit(&caller.owner, &terms, wait.client.takes, with_progress)
+            .hold_limit(caller, &terms, wait.client.takes, with_progress)
             .await;
         let waits = Waits::ByName { since: wait.since };
         let mut stay = Stay::new(waits, wait.began, limit);

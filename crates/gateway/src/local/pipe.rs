@@ -13,6 +13,7 @@ use axum::{
     routing::post,
 };
 use hyper_util::rt::TokioIo;
+use longhaul_core::Span;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -33,6 +34,9 @@ pub const PROTOCOL: &str = "longhaul-stdio";
 pub const IN_ANY_CASE: &str = "in_any_case";
 /// The header in which a pipe says how long its calls may be held, in seconds.
 pub const HOLD: &str = "longhaul-hold";
+
+/// The longest that a call may be held by [`HOLD`], in seconds.
+pub const HOLD_MAX_S: u64 = 86_400;
 
 /// How long open requests of a connection may take to get their reply when this server makes way.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
@@ -102,6 +106,10 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
         let message = format!("this route needs `Connection: upgrade` and `Upgrade: {PROTOCOL}`");
         return Error::new(426, -32600, "upgrade_required", message, Who::Caller).into_response();
     }
+    let hold = match hold(request.headers()) {
+        Ok(hold) => hold,
+        Err(error) => return error.into_response(),
+    };
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrade.await {
@@ -109,7 +117,7 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
                 let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
                 let ended = pipes
                     .stdio
-                    .serve(reader, writer, Peer::Pipe, pipes.ending(), LAST_REPLIES)
+                    .serve(reader, writer, Peer::Pipe { hold }, pipes.ending(), LAST_REPLIES)
                     .await;
                 tracing::debug!(?ended, "a pipe ended");
             }
@@ -119,6 +127,18 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
     });
     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+/// How long the pipe's calls may be held, when it says so.
+fn hold(headers: &HeaderMap) -> Result<Option<Span>, Error> {
+    let Some(value) = headers.get(HOLD) else {
+        return Ok(None);
+    };
+    let seconds = value.to_str().ok().and_then(|value| value.parse().ok());
+    match seconds {
+        Some(seconds @ 1..=HOLD_MAX_S) => Ok(Some(Span::seconds(seconds))),
+        Some(_) | None => Err(Error::invalid(format!("`{HOLD}` must be 1 to {HOLD_MAX_S}"))),
+    }
 }
 
 fn upgrades(headers: &HeaderMap) -> bool {

@@ -13,6 +13,7 @@ mod page;
 mod postgres;
 mod serve;
 mod speak;
+mod stdio;
 mod stop;
 mod stored;
 mod support;

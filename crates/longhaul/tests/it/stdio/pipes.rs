@@ -1,0 +1,177 @@
+//! Pipes that die, and servers that die behind them.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{Client, Place, plain_meta};
+
+#[test]
+fn a_task_outlives_the_client_that_began_it_and_another_finds_it() {
+    let place = Place::new("");
+    let mut first = place.pipe();
+    let task = first.task("counts");
+    first.kill();
+    place.open();
+    let mut second = place.pipe();
+    assert_eq!(second.ended(&task)["result"]["content"][0]["text"], "over");
+    assert_eq!(place.runs(), 1);
+}
+
+#[test]
+fn a_call_whose_client_was_killed_is_a_task_that_its_owner_finds() {
+    let place = Place::new("");
+    let mut first = place.pipe();
+    first.ask(
+        "tools/call",
+        json!({ "name": "counts", "arguments": {}, "_meta": {} }),
+    );
+    first.call("tools/list", json!({}));
+    first.kill();
+    place.open();
+    let ran = place.rig.run(&["--json", "tasks"]);
+    let tasks: Value = serde_json::from_str(&ran.out).unwrap();
+    let name = tasks["tasks"][0]["name"].as_str().expect("the call is listed");
+    let done = place.rig.until_state(name, "done");
+    assert_eq!(done["tool"], "counts");
+}
+
+#[test]
+fn a_pipe_outlives_its_server_and_its_client_notices_nothing() {
+    let place = Place::new("");
+    let mut client = place.pipe();
+    let opened = client.ask_plainly(
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } }),
+    );
+    assert_eq!(client.reply(opened)["result"]["protocolVersion"], "2025-11-25");
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    for _ in 0..3 {
+        let id = client.ask_plainly("tools/list", json!({}));
+        assert_eq!(client.reply(id)["result"]["tools"][0]["name"], "waits");
+        place.signal_server(Signal::SIGKILL);
+    }
+    let id = client.ask_plainly("ping", json!({}));
+    assert_eq!(client.reply(id)["result"], json!({}));
+    assert!(
+        client.kept.is_empty(),
+        "a replayed opening has no reply: {:?}",
+        client.kept
+    );
+}
+
+#[test]
+fn a_call_for_a_task_that_lost_its_server_happens_once() {
+    let place = Place::new("");
+    let mut client = place.pipe();
+    let opened = client.ask_plainly(
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } }),
+    );
+    client.reply(opened);
+    let call = json!({ "name": "says", "arguments": {}, "task": {} });
+    // The server may be killed before, between and after: however often the call is sent, it is one task.
+    for _ in 0..5 {
+        let id = client.ask_plainly("tools/call", call.clone());
+        place.signal_server(Signal::SIGKILL);
+        assert!(client.reply(id)["result"]["task"]["taskId"].is_string());
+    }
+    let ran = place.rig.run(&["--json", "tasks"]);
+    let tasks: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(tasks["tasks"].as_array().unwrap().len(), 5, "{tasks:#}");
+}
+
+#[test]
+fn a_plain_call_that_lost_its_server_is_answered() {
+    let place = Place::new("");
+    let mut client = place.pipe();
+    let params = json!({ "name": "counts", "arguments": {}, "_meta": plain_meta() });
+    let id = client.ask_plainly("tools/call", params);
+    let name = place.until_runs("counts");
+    place.rig.until(&name, |_| place.runs() == 1);
+    place.signal_server(Signal::SIGKILL);
+    place.open();
+    // Its work ended with the server that ran it, and was not run again.
+    let reply = client.reply(id);
+    assert_eq!(reply["error"]["data"]["reason"], "interrupted", "{reply}");
+    assert_eq!(place.runs(), 1);
+}
+
+/// The steps at which a pipe is killed.
+const STEPS: usize = 5;
+
+fn live_until(client: &mut Client, step: usize) {
+    if step == 0 {
+        return;
+    }
+    let opened = client.ask_plainly(
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } }),
+    );
+    if step == 1 {
+        return;
+    }
+    client.reply(opened);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    if step == 2 {
+        return;
+    }
+    let task = client.ask_plainly(
+        "tools/call",
+        json!({ "name": "waits", "arguments": {}, "task": {} }),
+    );
+    if step == 3 {
+        return;
+    }
+    let task = client.reply(task)["result"]["task"]["taskId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    client.ask_plainly("tasks/result", json!({ "taskId": task }));
+}
+
+#[test]
+fn ten_pipes_killed_at_every_step_lose_nothing_and_leave_nothing() {
+    let place = Place::new("");
+    let mut begun = 0;
+    for step in 0..STEPS {
+        let mut clients: Vec<Client> = (0..10).map(|_| place.pipe()).collect();
+        for client in &mut clients {
+            live_until(client, step);
+        }
+        if step == STEPS - 1 {
+            begun += clients.len();
+        }
+        for client in &mut clients {
+            client.kill();
+        }
+    }
+    // Every call that was told to be a task is there. One that was killed with its request on the way may be.
+    let tasks = || -> Vec<Value> {
+        let ran = place.rig.run(&["--json", "tasks", "--limit", "1000"]);
+        serde_json::from_str::<Value>(&ran.out).unwrap()["tasks"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    let open = tasks();
+    assert!(open.len() >= begun, "{} of {begun}", open.len());
+    place.open();
+    for task in &open {
+        place.rig.until_state(task["name"].as_str().unwrap(), "done");
+    }
+    let log = place.rig.run(&["logs", "-n", "100000"]).out;
+    for word in ["locked", "panicked", "ERROR"] {
+        assert!(!log.contains(word), "{word}: {log}");
+    }
+    // The socket's connections are those of the commands only.
+    let pid = place.server_pid();
+    let sockets = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let sockets = sockets.filter(|entry| {
+        let target = entry
+            .as_ref()
+            .ok()
+            .and_then(|entry| std::fs::read_link(entry.path()).ok());
+        target.is_some_and(|target| target.to_string_lossy().starts_with("socket:"))
+    });
+    assert!(sockets.count() <= 8, "connections of dead pipes are open");
+}
