@@ -137,9 +137,9 @@ async fn start(common: &Common, state: &State, client: &Client, tells: bool) -> 
                     .map_err(|error| Failure::fault(error.to_string()))?;
                 match ended {
                     None => {}
-                    // One that found another in its place ends without a complaint. The other answers soon, or has
-                    // ended meanwhile.
-                    Some(ended) if ended.success() => started = None,
+                    // One that found another in its place ends without a complaint: the other answers soon, or has
+                    // ended meanwhile. One that was killed says nothing about the next.
+                    Some(ended) if ended.success() || ended.code().is_none() => started = None,
                     Some(_) => return Err(not_started(complaints)),
                 }
             }

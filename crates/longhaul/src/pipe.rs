@@ -97,7 +97,7 @@ impl Ledger {
                 let line = Bytes::from(line);
                 if line.len() <= BYTES_MAX {
                     self.opening = Some(Opening {
-                        id: id.clone(),
+                        id,
                         line: line.clone(),
                         answered: false,
                     });

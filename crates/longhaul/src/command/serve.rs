@@ -258,7 +258,8 @@ async fn run(engine: Engine, server: Server, life: Life) -> Outcome {
             tracing::info!("nobody was connected and no task was open for long");
             drain(&engine, &mut told, life.drain).await;
         }
-        _ = make_way.wait_for(|asked| *asked) => {
+        // Without a socket there is nobody who could ask.
+        Ok(_) = make_way.wait_for(|asked| *asked) => {
             tracing::info!("making way for another server; finishing what runs");
             control.end.send_replace(End::MadeWay);
             tokio::select! {
@@ -310,10 +311,11 @@ async fn standard_streams(control: Control) {
     };
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let client = stdio::Peer::Client;
-    control
+    let ended = control
         .stdio
         .serve(input, output, client, closing, LAST_REQUESTS)
         .await;
+    tracing::debug!(?ended, "the client at the standard streams is served no more");
 }
 
 /// Resolves when the client at the standard streams has left; never when there is none.

@@ -73,7 +73,8 @@ pub(crate) async fn stdio(common: &Common, flags: &Stdio) -> Outcome {
             tries = 0;
         }
     };
-    for reply in locked(&ledger).give_up() {
+    let lost = locked(&ledger).give_up();
+    for reply in lost {
         client.hear(reply).await;
     }
     client.end().await;

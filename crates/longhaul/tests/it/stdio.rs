@@ -188,6 +188,14 @@ impl Client {
         self.fresh()
     }
 
+    /// The next frame, which must come.
+    fn expect(&mut self) -> Value {
+        match self.hear() {
+            Some(frame) => frame,
+            None => panic!("no frame before the end: {}", self.complaints()),
+        }
+    }
+
     fn fresh(&mut self) -> Option<Value> {
         match self.heard.recv_timeout(PATIENCE) {
             Ok(line) => Some(serde_json::from_str(&line).expect("standard output carries frames only")),
@@ -203,7 +211,9 @@ impl Client {
             return self.kept.remove(at);
         }
         loop {
-            let frame = self.fresh().expect("a reply before the end");
+            let Some(frame) = self.fresh() else {
+                panic!("no reply before the end: {}", self.complaints());
+            };
             if is_it(&frame) {
                 return frame;
             }
@@ -233,7 +243,7 @@ impl Client {
         );
         let mut last = Value::Null;
         loop {
-            let frame = self.hear().expect("the end of a task");
+            let frame = self.expect();
             if frame["id"] == id {
                 return last;
             }

@@ -42,7 +42,7 @@ fn a_line_that_is_too_long_or_no_frame_gets_an_error_and_the_connection_goes_on(
     let place = Place::new("body_max = \"1KiB\"");
     for mut client in [direct(&place), place.pipe()] {
         client.raw(&[b'x'; 5_000]);
-        let error = client.hear().unwrap();
+        let error = client.expect();
         assert_eq!(
             (&error["error"]["code"], error.get("id")),
             (&json!(-32600), None),
@@ -56,7 +56,7 @@ fn a_line_that_is_too_long_or_no_frame_gets_an_error_and_the_connection_goes_on(
             (br#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
         ] {
             client.raw(line);
-            let error = client.hear().unwrap();
+            let error = client.expect();
             assert_eq!(error["error"]["code"], code, "{error}");
             assert_eq!(error.get("id"), None, "{error}");
         }
@@ -77,18 +77,18 @@ fn a_second_request_with_an_open_id_is_refused_and_an_id_is_free_after_its_reply
         |params: &Value| json!({ "jsonrpc": "2.0", "id": "one", "method": "tools/call", "params": params });
     client.send(&frame(&wait));
     client.send(&frame(&wait));
-    let refused = client.hear().unwrap();
+    let refused = client.expect();
     assert_eq!(
         (&refused["id"], &refused["error"]["code"]),
         (&json!("one"), &json!(-32600))
     );
     place.open();
-    let over = client.hear().unwrap();
+    let over = client.expect();
     assert_eq!(over["result"]["content"][0]["text"], "over", "{over}");
     client.send(&frame(
         &json!({ "name": "says", "arguments": {}, "_meta": plain_meta() }),
     ));
-    assert_eq!(client.hear().unwrap()["result"]["content"][0]["text"], "hello");
+    assert_eq!(client.expect()["result"]["content"][0]["text"], "hello");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_subscription_ends_with_its_response_and_a_cancellation() {
     place.open();
     client.reply(id);
     let last = loop {
-        let frame = client.hear().unwrap();
+        let frame = client.expect();
         if frame["method"] == "notifications/cancelled" {
             break frame;
         }
