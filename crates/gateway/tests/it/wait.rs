@@ -41,7 +41,7 @@ async fn a_wait_gives_what_the_call_would_have_given() {
 }
 
 // A client that takes tasks is not handed one for a wait.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_is_never_a_task() {
     let site = Site::new();
     let server = site.serve(patient()).await;
