@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 use crate::{
     attempts::Entry,
     engine::Inner,
+    notes::Heard,
     report::{Persisted, happened},
     tool::{Attempt, Ended, Settled},
     transact::{Done, OnRefusal},
@@ -127,6 +128,12 @@ impl Attempt for Live {
         Box::pin(Live::attach(self, upstream))
     }
 
+    fn tell(&self, line: Vec<u8>) {
+        if line.len() <= self.inner.options.note_bytes_max {
+            self.inner.notes.tell(self.entry.id, Heard::Line(line));
+        }
+    }
+
     fn note(&self, note: Vec<u8>) {
         if note.len() > self.inner.options.note_bytes_max {
             debug!(
@@ -136,7 +143,7 @@ impl Attempt for Live {
             );
             return;
         }
-        self.inner.notes.tell(self.entry.id, &note);
+        self.inner.notes.tell(self.entry.id, Heard::Note(note.clone()));
         self.entry.note(note);
     }
 

@@ -1,5 +1,5 @@
-//! Notes as they come, for whoever is on the line: the stream of a call shows each step of its progress, while
-//! the store keeps at most one note a second (T4).
+//! What work says as it says it, for whoever is on the line: the stream of a call shows each step of its progress,
+//! while the store keeps at most one note a second (T4), and each log line, of which the store keeps none.
 //!
 //! Nothing depends on it: a follower that is too slow misses notes, and so does one in another process.
 
@@ -14,17 +14,26 @@ use tokio::sync::broadcast::{self, error::TryRecvError};
 /// How many notes a follower may be behind before it misses some.
 const BEHIND_MAX: usize = 64;
 
+/// What work says while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Progress and status text; the newest is in the task, too.
+    Note(Vec<u8>),
+    /// A line that is kept nowhere.
+    Line(Vec<u8>),
+}
+
 /// Who follows which task's notes in this process.
 #[derive(Clone, Default)]
 pub(crate) struct Board {
-    lines: Arc<Mutex<BTreeMap<TaskId, broadcast::Sender<Vec<u8>>>>>,
+    lines: Arc<Mutex<BTreeMap<TaskId, broadcast::Sender<Heard>>>>,
 }
 
 /// The notes of one task, from the moment that it was followed.
 pub struct Notes {
     board: Board,
     id: TaskId,
-    line: Option<broadcast::Receiver<Vec<u8>>>,
+    line: Option<broadcast::Receiver<Heard>>,
 }
 
 impl Board {
@@ -41,21 +50,21 @@ impl Board {
         }
     }
 
-    pub(crate) fn tell(&self, id: TaskId, note: &[u8]) {
+    pub(crate) fn tell(&self, id: TaskId, heard: Heard) {
         if let Some(line) = self.lock().get(&id) {
             // Nobody may be listening any more.
-            let _ = line.send(note.to_vec());
+            let _ = line.send(heard);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, broadcast::Sender<Vec<u8>>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, broadcast::Sender<Heard>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Notes {
-    /// The next note. Waits for ever when there is none; safe to drop and call again.
-    pub async fn next(&mut self) -> Vec<u8> {
+    /// The next thing that the work says. Waits for ever when there is none; safe to drop and call again.
+    pub async fn next(&mut self) -> Heard {
         loop {
             let Some(line) = &mut self.line else {
                 return std::future::pending().await;
@@ -68,8 +77,8 @@ impl Notes {
         }
     }
 
-    /// A note that is already there.
-    pub fn try_next(&mut self) -> Option<Vec<u8>> {
+    /// What it has said already.
+    pub fn try_next(&mut self) -> Option<Heard> {
         loop {
             match self.line.as_mut()?.try_recv() {
                 Ok(note) => return Some(note),

@@ -114,6 +114,7 @@ pub(crate) trait Attempt: Send + Sync {
     fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>>;
     fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>>;
     fn note(&self, note: Vec<u8>);
+    fn tell(&self, line: Vec<u8>);
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
@@ -143,6 +144,11 @@ impl Context {
     /// 8 KiB (T4).
     pub fn note(&self, note: Vec<u8>) {
         self.inner.note(note);
+    }
+
+    /// Tells whoever follows the task right now, and nobody else: it is not kept. At most 8 KiB.
+    pub fn tell(&self, line: Vec<u8>) {
+        self.inner.tell(line);
     }
 
     /// Resolves when the attempt must stop: cancelled, expired, fenced or draining.

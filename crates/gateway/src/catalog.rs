@@ -36,6 +36,9 @@ pub struct Entry {
     pub promote_after: Span,
     /// Questions before the work has shown anything are asked before there is a task.
     pub asks_first: bool,
+    /// A question to a session's client that was answered with what does not fit is asked again, not declined
+    /// (`on_misfit`).
+    pub asks_again: bool,
     /// What a client must declare, or the call is refused before it begins (B-6).
     pub needs: Answers,
     /// How its calls without a task are held.

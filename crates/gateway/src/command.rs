@@ -122,6 +122,7 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
         ttl: tool.ttl.unwrap_or(tasks.ttl),
         promote_after: tool.promote_after.unwrap_or(tasks.promote_after),
         asks_first: tool.asks_first,
+        asks_again: tool.on_misfit == config::OnMisfit::AskAgain,
         needs: needs(&tool.needs),
         holding: Holding {
             hold: tool.hold,
@@ -439,6 +440,7 @@ impl<'a> Following<'a> {
     fn hear(&mut self, line: &[u8]) {
         let asks = match descriptor::said(line) {
             Said::Progress(note) if !note.is_empty() => return self.context.note(note.encode()),
+            Said::Log(log) => return self.context.tell(log.cleaned().encode()),
             Said::Progress(_) | Said::Unknown => return,
             Said::Ask(asks) => asks,
         };

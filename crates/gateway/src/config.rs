@@ -37,8 +37,8 @@ pub use sections::{Limits, Server, Store, Tasks};
 pub use setting::Setting;
 pub use template::{Item, Part, Template};
 pub use tool::{
-    Annotations, Crash, Need, OnCrash, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX, Schema, Stdin,
-    TaskUse, Tool,
+    Annotations, Crash, Need, OnCrash, OnMisfit, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX,
+    Schema, Stdin, TaskUse, Tool,
 };
 
 /// How deep `include` may nest.

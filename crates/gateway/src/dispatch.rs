@@ -12,10 +12,13 @@ mod held;
 mod hold;
 mod join;
 mod leave;
+mod listed;
 mod patience;
 mod rounds;
+mod sessions;
 mod tasks;
 mod wait;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -33,6 +36,8 @@ use gated::{Allowed, Gated};
 pub use held::{Held, Step};
 pub use hold::Limits as HoldLimits;
 pub use leave::Left;
+pub use waiting::Waiting;
+pub(crate) use waiting::{As, Line};
 
 use crate::{
     catalog::Catalog,
@@ -42,6 +47,7 @@ use crate::{
     quota::Quota,
     request_state::Sealer,
     sealed_id::{Keys, owner_digest},
+    session::{Session, feed::Seen, seal, shared::Shared},
     view,
 };
 
@@ -56,6 +62,8 @@ struct Inner {
     catalog: Arc<Catalog>,
     keys: Keys,
     states: Sealer,
+    sessions: sessions::Sessions,
+    session_ids: seal::Sealer,
     settings: Settings,
     started_at: Millis,
     held: Quota,
@@ -98,6 +106,8 @@ pub struct Settings {
     pub round_max: Span,
     /// How long a finished call that never was handed out as a task is kept.
     pub answered_kept: Span,
+    /// The longest time to live that a caller may wish for (`tasks.ttl_max`).
+    pub ttl_max: Span,
     /// How long a task is kept after its time to live, so that its owner can read how it ended.
     pub expired_kept: Span,
 }
@@ -118,6 +128,7 @@ impl Default for Settings {
             poll: view::Poll::default(),
             round_max: Span::seconds(60 * 60),
             answered_kept: Span::seconds(5 * 60),
+            ttl_max: Span::seconds(30 * 24 * 60 * 60),
             expired_kept: Span::seconds(60 * 60),
         }
     }
@@ -129,20 +140,44 @@ pub enum Handled {
     Reply(Box<Reply>),
     /// A call that was taken: its row is durable, its reply is to be waited for.
     Call(Box<Held>),
+    /// A wait for the end of a task.
+    Wait(Box<Waiting>),
     /// A stream.
     Listen(Box<Listener>),
+}
+
+/// A request's place in its session.
+#[derive(Clone)]
+pub struct Conversation {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The request has a stream of its own, on which its client can be told and asked things.
+    pub has_stream: bool,
+}
+
+impl Conversation {
+    fn line(&self) -> Option<Line<'_>> {
+        self.has_stream.then(|| Line {
+            session: &self.session,
+            send: send(),
+            seen: Seen::default(),
+        })
+    }
 }
 
 impl Dispatch {
     /// A dispatch over a started engine.
     pub fn new(engine: Engine, catalog: Arc<Catalog>, keys: Keys, settings: Settings) -> Dispatch {
         let states = Sealer::new(&keys);
+        let session_ids = seal::Sealer::new(&keys);
         let started_at = engine.now();
         let inner = Inner {
             engine: Gated::new(engine),
             catalog,
             keys,
             states,
+            sessions: sessions::Sessions::default(),
+            session_ids,
             settings,
             started_at,
             held: Quota::default(),
@@ -158,25 +193,41 @@ impl Dispatch {
         }
     }
 
-    /// Serves one request.
-    pub async fn handle(&self, caller: &Caller, mut incoming: Incoming) -> Handled {
+    /// Serves one request; of a session, when it belongs to one.
+    pub async fn handle(
+        &self,
+        caller: &Caller,
+        session: Option<&Conversation>,
+        mut incoming: Incoming,
+    ) -> Handled {
         if !self.inner.settings.tasks_enabled {
             incoming.client.takes = Takes::Never;
         }
         let reply = match incoming.request {
             Request::Discover => Ok(Reply::Discover(self.discovery())),
             Request::Ping => Ok(Reply::Ack),
-            Request::SetLogLevel(_) => Err(RpcError::method_not_found("logging/setLevel")),
-            Request::TaskResult { .. } => Err(RpcError::method_not_found("tasks/result")),
-            Request::ListTasks { .. } => Err(RpcError::method_not_found("tasks/list")),
+            Request::SetLogLevel(level) => match session {
+                Some(Conversation { session, .. }) => {
+                    self.set_level(caller, session, level).await.map(|()| Reply::Ack)
+                }
+                None => Err(RpcError::method_not_found("logging/setLevel")),
+            },
+            Request::TaskResult { task } => {
+                let line = session.and_then(Conversation::line);
+                return match self.wait(caller, &task, line).await {
+                    Ok(waiting) => Handled::Wait(Box::new(waiting)),
+                    Err(error) => Handled::Reply(Box::new(Reply::Error(error))),
+                };
+            }
+            Request::ListTasks { cursor } => self.list_tasks(caller, cursor.as_deref()).await,
             Request::ListTools { cursor } => self.list_tools(incoming.client.takes, cursor.as_deref()),
             Request::CallTool(call) => {
-                return match self.call(caller, incoming.client, call).await {
+                return match self.call(caller, session, incoming.client, call).await {
                     Ok(held) => Handled::Call(Box::new(held)),
                     Err(reply) => Handled::Reply(reply),
                 };
             }
-            Request::GetTask { task } => self.get(caller, &task).await,
+            Request::GetTask { task } => self.get(caller, session, &task).await,
             Request::UpdateTask { task, responses } => self.update(caller, &task, responses).await,
             Request::CancelTask { task } => self.cancel(caller, &task).await,
             Request::Listen(filter) => {
@@ -217,10 +268,11 @@ impl Dispatch {
     pub(crate) fn discovery(&self) -> Discovery {
         Discovery {
             tasks: self.inner.settings.tasks_enabled,
-            tasks_list: false,
-            // The catalog is made once, and no tool has a way to send a log message.
+            // D-13: this version knows its callers.
+            tasks_list: true,
+            // The catalog is made once.
             tools_change: false,
-            logging: false,
+            logging: true,
             instructions: Some(INSTRUCTIONS.to_owned()),
             cache: self.cache(),
         }
@@ -279,6 +331,67 @@ impl Dispatch {
         }
     }
 
+    /// The caller's own task of this row id, as [`Dispatch::own`].
+    pub(crate) async fn own_row(
+        &self,
+        caller: &Caller,
+        action: Action,
+        task: TaskId,
+    ) -> Result<(Row, Millis), RpcError> {
+        self.own_found(caller, action, Query::Task(task)).await
+    }
+
+    /// The caller's own task of this short name.
+    pub(crate) async fn own_named(
+        &self,
+        caller: &Caller,
+        action: Action,
+        name: &str,
+    ) -> Result<(Row, Millis), RpcError> {
+        let query = Query::Named {
+            owner: caller.owner.clone(),
+            name: name.to_ascii_lowercase(),
+        };
+        self.own_found(caller, action, query).await
+    }
+
+    async fn own_found(
+        &self,
+        caller: &Caller,
+        action: Action,
+        query: Query,
+    ) -> Result<(Row, Millis), RpcError> {
+        let found = self.inner.engine.read(query).await;
+        let found = found.map_err(|error| store_reply(&error))?;
+        let row = found.rows.into_iter().next();
+        let view = View::of_task(action, &caller.owner, row.as_ref().map(|row| &row.owner));
+        match (gate::judge(&view), row) {
+            (Ok(_), Some(row)) if view::has_expired(&row, found.now) => Err(RpcError::task_expired()),
+            (Ok(_), Some(row)) => Ok((row, found.now)),
+            (Ok(_), None) => Err(RpcError::task_not_found()),
+            (Err(refusal), _) => Err(refusal.reply()),
+        }
+    }
+
+    /// What a session is told on its pipe besides replies.
+    pub(crate) fn shared_pipe(&self, caller: &Caller, session: &Arc<Session>) -> Shared {
+        Shared::new(self.clone(), caller.clone(), session, send(), None)
+    }
+
+    /// The stream of a session for what belongs to no single request.
+    pub(crate) fn shared_stream(&self, caller: &Caller, session: &Arc<Session>) -> Result<Shared, RpcError> {
+        let limits = &self.inner.settings.listen;
+        let place = self.inner.streams.take(&caller.owner, limits.streams_max);
+        let place = place.ok_or_else(|| limits.refusal())?;
+        Ok(Shared::new(
+            self.clone(),
+            caller.clone(),
+            session,
+            send(),
+            Some(place),
+        ))
+    }
+
     /// Changes a task for `owner` as `make` proposes, when the gate allows it on the locked snapshot. `make` looks
     /// at that snapshot and its time too: what its caller saw before may have changed.
     async fn change(
@@ -289,16 +402,17 @@ impl Dispatch {
         make: impl Fn(&Row, Millis) -> Option<Proposal> + Send + 'static,
     ) -> Result<(), RpcError> {
         let changed = self.try_change(owner, action, task, make).await;
-        changed.map_err(|error| store_reply(&error))
+        changed.map(|_| ()).map_err(|error| store_reply(&error))
     }
 
+    /// As [`Dispatch::change`]; tells whether anything changed.
     async fn try_change(
         &self,
         owner: &Owner,
         action: Action,
         task: TaskId,
         make: impl Fn(&Row, Millis) -> Option<Proposal> + Send + 'static,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let owner = owner.clone();
         let judge = move |snapshot: &Snapshot| {
             let Some(row) = &snapshot.task else {
@@ -311,8 +425,7 @@ impl Dispatch {
             }
         };
         let scope = Scope::task(task);
-        self.inner.engine.transact(scope, judge).await?;
-        Ok(())
+        Ok(self.inner.engine.transact(scope, judge).await?.is_committed())
     }
 
     /// One task with its bodies, whoever it belongs to.
@@ -368,6 +481,11 @@ fn short_name() -> String {
         .iter()
         .map(|byte| char::from(ALPHABET[usize::from(byte % 32)]))
         .collect()
+}
+
+/// What tells the questions of one stream from those of another.
+fn send() -> String {
+    short_name()
 }
 
 fn random<const N: usize>() -> [u8; N] {

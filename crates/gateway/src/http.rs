@@ -7,7 +7,9 @@
 pub mod connections;
 
 mod body;
+mod event_id;
 mod guard;
+mod session;
 mod sse;
 
 use std::{sync::Arc, time::Duration};
@@ -21,16 +23,24 @@ use axum::{
     routing::any,
 };
 use longhaul_mcp::{
-    Incoming, Message, Reply, Request, RequestId, RpcError, edge::Offer, frame::Frame, header::Headers,
-    malformed::Malformed, meta::KEY_BYTES_MAX, rpc_error::Data, scan, v2026_07_28 as edge,
+    Incoming, Message, Notice, Reply, Request, RequestId, RpcError,
+    edge::{self, Belongs, Edge, Offer, Received},
+    frame::Frame,
+    header::Headers,
+    malformed::Malformed,
+    meta::KEY_BYTES_MAX,
+    rpc_error::Data,
+    scan,
 };
 
 pub use guard::Allowed;
 
 use crate::{
     catalog::Catalog,
-    dispatch::{Dispatch, Handled},
+    dispatch::{As, Conversation, Dispatch, Handled},
+    http::event_id::StreamId,
     identity::{Caller, Origin},
+    session::Session,
 };
 
 /// What a listener is limited to.
@@ -47,6 +57,8 @@ pub struct Limits {
     pub keep_alive: Duration,
     /// How long a reader may leave a frame unread before its stream is cut.
     pub reader_time: Duration,
+    /// How long `tasks/result` waits for a client that takes no stream (`tasks.result_wait`).
+    pub result_wait: Duration,
     /// A missing `Mcp-Name` on task methods is refused.
     pub strict_headers: bool,
     /// What a frame may hold.
@@ -61,6 +73,7 @@ impl Default for Limits {
             body_time: Duration::from_secs(15),
             keep_alive: Duration::from_secs(15),
             reader_time: Duration::from_secs(30),
+            result_wait: Duration::from_secs(30),
             strict_headers: false,
             scan: scan::Limits::default(),
         }
@@ -80,7 +93,7 @@ impl Shared {
     fn offer<T>(&self, then: impl FnOnce(&Offer<'_>) -> T) -> T {
         then(&Offer {
             tasks: true,
-            tasks_list: false,
+            tasks_list: true,
             strict_headers: self.limits.strict_headers,
             limits: self.limits.scan,
             tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
@@ -105,6 +118,12 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
     if let Err(refusal) = shared.allowed.check(request.headers(), request.uri()) {
         return refusal.into_response();
     }
+    if request.method() == Method::GET && request.headers().contains_key(session::SESSION_ID) {
+        return session::get(shared, request.headers()).await;
+    }
+    if request.method() == Method::DELETE && request.headers().contains_key(session::SESSION_ID) {
+        return session::delete(&shared, request.headers()).await;
+    }
     if request.method() != Method::POST {
         return not_allowed();
     }
@@ -119,25 +138,62 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
         Ok(bytes) => bytes,
         Err(refusal) => return refusal.into_response(),
     };
+    let frame = Frame::parse(bytes.as_slice(), &shared.limits.scan);
+    // A call may be held for long; its body's share of the budget is not.
+    drop(bytes);
+    match frame {
+        Ok(frame) => received(shared, &parts.headers, frame).await,
+        Err(malformed) => refused(Edge::Stateless, &malformed),
+    }
+}
+
+/// One frame, on the edge of its generation.
+async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame) -> Response {
     let headers = Headers::new(
-        parts
-            .headers
+        http_headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes())),
     );
-    let message = shared.offer(|offer| {
-        let frame = Frame::parse(bytes.as_slice(), &offer.limits)?;
-        edge::parse(Some(&headers), frame, offer)
-    });
-    // A call may be held for long; its body's share of the budget is not.
-    drop(bytes);
-    match message {
-        Err(malformed) => refused(&malformed),
-        Ok(Message::Notice(_) | Message::Answer(_)) => StatusCode::ACCEPTED.into_response(),
-        Ok(Message::Request(mut incoming)) => match name_call(&mut incoming, &parts.headers) {
-            Ok(()) => serve(shared, *incoming, accepts_stream(&parts.headers)).await,
-            Err(error) => single(&incoming.id, &Reply::Error(error)),
+    let caller = Caller::local(Origin::Client);
+    let belongs = edge::of(Some(&headers), &frame, None);
+    let session = match belongs {
+        Belongs::Stateless | Belongs::Opens => None,
+        Belongs::SessionMissing => return session::missing(frame.id()),
+        Belongs::Session => match session::find(&shared, &caller, http_headers, frame.id()).await {
+            Ok(session) => Some(session),
+            Err(response) => return *response,
         },
+    };
+    let edge = session
+        .as_ref()
+        .map_or(Edge::Stateless, |session| Edge::Session(session.peer().version));
+    let peer = session.as_ref().map(|session| session.peer());
+    let received = shared.offer(|offer| edge::receive(Some(&headers), frame, belongs, peer, offer));
+    match (received, session) {
+        (Err(malformed), _) => refused(edge, &malformed),
+        (Ok(Received::Open(opening)), _) => session::open(&shared, &caller, &opening),
+        (Ok(Received::Message(Message::Notice(notice))), session) => {
+            if let (Notice::Cancelled { request, reason }, Some(session)) = (notice, session) {
+                session.give_up(&request, reason);
+            }
+            StatusCode::ACCEPTED.into_response()
+        }
+        (Ok(Received::Message(Message::Answer(answer))), Some(session)) => {
+            match shared.dispatch.take_answer(&caller, &session, answer).await {
+                Ok(()) => StatusCode::ACCEPTED.into_response(),
+                Err(error) => json(503, edge::error(&error, None)),
+            }
+        }
+        // nobody asked.
+        (Ok(Received::Message(Message::Answer(_))), None) => StatusCode::ACCEPTED.into_response(),
+        (Ok(Received::Message(Message::Request(mut incoming))), session) => {
+            let streams = accepts_stream(http_headers);
+            match (name_call(&mut incoming, http_headers), session) {
+                (Err(error), _) => single(edge, &incoming.id, &Reply::Error(error)),
+                (Ok(()), Some(session)) => serve_session(shared, &caller, session, *incoming, streams).await,
+                (Ok(()), None) => serve(shared, &caller, *incoming, streams).await,
+            }
+        }
     }
 }
 
@@ -171,16 +227,17 @@ fn name_call(incoming: &mut Incoming, headers: &HeaderMap) -> Result<(), RpcErro
     }
 }
 
-async fn serve(shared: Shared, incoming: Incoming, streams: bool) -> Response {
+async fn serve(shared: Shared, caller: &Caller, incoming: Incoming, streams: bool) -> Response {
+    let edge = Edge::Stateless;
     let id = incoming.id.clone();
-    let caller = Caller::local(Origin::Client);
-    match shared.dispatch.handle(&caller, incoming).await {
-        Handled::Reply(reply) => single(&id, &reply),
+    match shared.dispatch.handle(caller, None, incoming).await {
+        Handled::Reply(reply) => single(edge, &id, &reply),
         Handled::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
         Handled::Call(held) => {
             let reply = held.finish().await;
-            taken(&id, &reply)
+            taken(edge, &id, &reply)
         }
+        Handled::Wait(waiting) => single(edge, &id, &waiting.finish().await),
         Handled::Listen(listener) if streams => sse::listen(shared, id, *listener),
         Handled::Listen(_) => text(
             StatusCode::NOT_ACCEPTABLE,
@@ -189,9 +246,71 @@ async fn serve(shared: Shared, incoming: Incoming, streams: bool) -> Response {
     }
 }
 
+async fn serve_session(
+    shared: Shared,
+    caller: &Caller,
+    session: Arc<Session>,
+    incoming: Incoming,
+    streams: bool,
+) -> Response {
+    let version = session.peer().version;
+    let edge = Edge::Session(version);
+    let id = incoming.id.clone();
+    let place = Conversation {
+        session: Arc::clone(&session),
+        has_stream: streams,
+    };
+    match shared.dispatch.handle(caller, Some(&place), incoming).await {
+        Handled::Reply(reply) => single(edge, &id, &reply),
+        Handled::Call(mut held) if streams && held.wants_stream() => {
+            let stream = match version.has_tasks() {
+                true => held.stream_name().await,
+                false => None,
+            };
+            let stream = stream.map(|(name, send)| StreamId {
+                name,
+                send,
+                request: id.clone(),
+                reply: As::Result,
+            });
+            sse::steps(shared, session, id, *held, stream)
+        }
+        Handled::Call(held) => {
+            let reply = held.finish().await;
+            taken(edge, &id, &reply)
+        }
+        Handled::Wait(waiting) if streams => {
+            let stream = waiting.stream_name().map(|(name, send)| StreamId {
+                name,
+                send,
+                request: id.clone(),
+                reply: As::Outcome,
+            });
+            sse::steps(shared, session, id, *waiting, stream)
+        }
+        Handled::Wait(waiting) => {
+            let ended = tokio::time::timeout(shared.limits.result_wait, waiting.finish()).await;
+            single(edge, &id, &ended.unwrap_or_else(|_| still_running()))
+        }
+        Handled::Listen(_) => single(
+            edge,
+            &id,
+            &Reply::Error(RpcError::method_not_found("subscriptions/listen")),
+        ),
+    }
+}
+
+/// What `tasks/result` says to a client that takes no stream and has waited long enough.
+fn still_running() -> Reply {
+    Reply::Error(RpcError::internal(
+        "still_running",
+        "The task has not ended yet: ask again, or accept `text/event-stream`",
+    ))
+}
+
 /// One JSON object with the status that its outcome has.
-fn single(id: &RequestId, reply: &Reply) -> Response {
-    let mut response = json(edge::status(reply), edge::render(reply, id));
+fn single(edge: Edge, id: &RequestId, reply: &Reply) -> Response {
+    let mut response = json(edge.status(reply), edge.render(reply, id));
     if let Some(seconds) = retry_after(reply) {
         response
             .headers_mut()
@@ -202,12 +321,12 @@ fn single(id: &RequestId, reply: &Reply) -> Response {
 
 /// As [`single`], for a call that was taken: an error is then the tool's own, and its code says nothing about
 /// this exchange. A tool's `-32601` must not look like a missing method of this server (D-9).
-fn taken(id: &RequestId, reply: &Reply) -> Response {
+fn taken(edge: Edge, id: &RequestId, reply: &Reply) -> Response {
     match reply {
         Reply::Error(RpcError {
             data: Data::None | Data::Raw(_),
             ..
-        }) => json(200, edge::render(reply, id)),
+        }) => json(200, edge.render(reply, id)),
         Reply::Error(_)
         | Reply::Discover(_)
         | Reply::Tools(_)
@@ -219,12 +338,12 @@ fn taken(id: &RequestId, reply: &Reply) -> Response {
         | Reply::Tasks(_)
         | Reply::Cancelled { .. }
         | Reply::Ack
-        | Reply::ListenEnded => single(id, reply),
+        | Reply::ListenEnded => single(edge, id, reply),
     }
 }
 
-fn refused(malformed: &Malformed) -> Response {
-    json(malformed.rule.status(), edge::render_malformed(malformed))
+fn refused(edge: Edge, malformed: &Malformed) -> Response {
+    json(edge.malformed_status(malformed), edge.malformed(malformed))
 }
 
 fn json(status: u16, frame: Vec<u8>) -> Response {
@@ -249,9 +368,12 @@ fn text(status: StatusCode, line: &str) -> Response {
         .into_response()
 }
 
-/// Streams of sessions belong to an older generation (B-18).
+/// Without a session there is nothing but requests (A-20, B-18).
 fn not_allowed() -> Response {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "send requests by POST");
+    let mut response = text(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "send requests by POST; a stream and its end need an `Mcp-Session-Id`",
+    );
     response
         .headers_mut()
         .insert(header::ALLOW, HeaderValue::from_static("POST"));

@@ -20,6 +20,7 @@ pub mod question;
 pub mod request_state;
 pub mod sealed_id;
 pub mod server;
+pub mod session;
 pub mod stdio;
 pub mod view;
 

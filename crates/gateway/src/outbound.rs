@@ -11,6 +11,7 @@ use longhaul_mcp::{
     canon, clean,
     form::{self, Form},
     frame::{Obj, Raw},
+    request::LogLevel,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -21,6 +22,8 @@ use crate::question::{Kind, Stored};
 pub const NOTE_BYTES_MAX: usize = 8 << 10;
 /// The most characters of a note's message.
 pub const NOTE_CHARS_MAX: usize = 1000;
+/// The most characters of a logger's name.
+const LOGGER_CHARS_MAX: usize = 60;
 /// The most characters of a question's message.
 pub const MESSAGE_CHARS_MAX: usize = 4000;
 /// The most choices of one question.
@@ -68,6 +71,41 @@ impl Note {
     /// The note in these bytes; an empty note when they are none.
     pub fn decode(bytes: &[u8]) -> Note {
         serde_json::from_slice(bytes).unwrap_or_default()
+    }
+}
+
+/// A log message of a tool, for clients that want some (A-11, B-55).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Log {
+    /// How grave.
+    pub level: LogLevel,
+    /// Who says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logger: Option<String>,
+    /// What: any JSON.
+    pub data: Raw,
+}
+
+impl Log {
+    /// Fit to be shown: a name without hidden characters.
+    pub fn cleaned(self) -> Log {
+        let logger = self
+            .logger
+            .map(|name| clean(&name, LOGGER_CHARS_MAX).trim().to_owned());
+        Log {
+            logger: logger.filter(|name| !name.is_empty()),
+            ..self
+        }
+    }
+
+    /// The message as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a level, text and JSON always serialize")
+    }
+
+    /// The message in these bytes; `None` when they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Log> {
+        serde_json::from_slice(bytes).ok()
     }
 }
 

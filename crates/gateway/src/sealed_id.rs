@@ -24,6 +24,7 @@ const PREFIX: &str = "lh1";
 const NONCE: usize = 24;
 const PLAIN: usize = 16 + 16 + 8 + 1;
 const CLASS_TASK: u8 = 1;
+const CLASS_CURSOR: u8 = 2;
 
 /// The keys of this server, derived once at start from its root key, one for each purpose.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub struct Keys {
     root: [u8; 32],
     seal: XChaCha20Poly1305,
     nonce: [u8; 32],
+    cursor: XChaCha20Poly1305,
+    cursor_nonce: [u8; 32],
     reference: [u8; 32],
 }
 
@@ -55,6 +58,8 @@ impl Keys {
             root: *root,
             seal,
             nonce: derive(root, "task-id-nonce"),
+            cursor: XChaCha20Poly1305::new(&derive(root, "list-cursor").into()),
+            cursor_nonce: derive(root, "list-cursor-nonce"),
             reference: derive(root, "reference"),
         }
     }
@@ -71,28 +76,41 @@ impl Keys {
 
     /// The id of a task, always the same for the same row.
     pub fn seal(&self, task: TaskId, owner: &Owner, created_at: Millis) -> String {
-        let nonce = &hmac(&self.nonce, &[&task.0])[..NONCE];
-        let mut plain = Vec::with_capacity(PLAIN);
-        plain.extend_from_slice(&task.0);
-        plain.extend_from_slice(&owner_digest(owner));
-        plain.extend_from_slice(&created_at.0.to_be_bytes());
-        plain.push(CLASS_TASK);
-        let header = format!("{PREFIX}.{}", self.kid);
-        let sealed = self
-            .seal
-            .encrypt(
-                &xnonce(nonce),
-                Payload {
-                    msg: &plain,
-                    aad: header.as_bytes(),
-                },
-            )
-            .expect("sealing a few bytes in memory cannot fail");
-        format!("{header}.{}", URL_SAFE_NO_PAD.encode([nonce, &sealed].concat()))
+        let plain = plain(task, owner, created_at, CLASS_TASK);
+        self.sealed(&self.seal, &self.nonce, task, &plain)
     }
 
     /// Opens an id, or refuses it without saying why.
     pub fn open(&self, text: &str) -> Option<Opened> {
+        self.opened(&self.seal, text, CLASS_TASK)
+    }
+
+    /// Where a page of an owner's list ended: at this task.
+    pub fn seal_cursor(&self, task: TaskId, owner: &Owner, created_at: Millis) -> String {
+        let plain = plain(task, owner, created_at, CLASS_CURSOR);
+        self.sealed(&self.cursor, &self.cursor_nonce, task, &plain)
+    }
+
+    /// Opens a cursor that was made for this owner, or refuses it without saying why.
+    pub fn open_cursor(&self, text: &str, owner: &Owner) -> Option<(Millis, TaskId)> {
+        let opened = self.opened(&self.cursor, text, CLASS_CURSOR)?;
+        (opened.owner == owner_digest(owner)).then_some((opened.created_at, opened.task))
+    }
+
+    fn sealed(&self, key: &XChaCha20Poly1305, nonce: &[u8; 32], task: TaskId, plain: &[u8]) -> String {
+        let nonce = &hmac(nonce, &[&task.0])[..NONCE];
+        let header = format!("{PREFIX}.{}", self.kid);
+        let payload = Payload {
+            msg: plain,
+            aad: header.as_bytes(),
+        };
+        let sealed = key
+            .encrypt(&xnonce(nonce), payload)
+            .expect("sealing a few bytes in memory cannot fail");
+        format!("{header}.{}", URL_SAFE_NO_PAD.encode([nonce, &sealed].concat()))
+    }
+
+    fn opened(&self, key: &XChaCha20Poly1305, text: &str, class: u8) -> Option<Opened> {
         if text.len() > TEXT_MAX {
             return None;
         }
@@ -106,12 +124,12 @@ impl Keys {
             msg: sealed,
             aad: header.as_bytes(),
         };
-        let plain = self.seal.decrypt(&xnonce(nonce), payload).ok()?;
+        let plain = key.decrypt(&xnonce(nonce), payload).ok()?;
         let plain: [u8; PLAIN] = plain.try_into().ok()?;
         let (task, rest) = plain.split_first_chunk::<16>()?;
         let (owner, rest) = rest.split_first_chunk::<16>()?;
         let (created_at, rest) = rest.split_first_chunk::<8>()?;
-        (rest == [CLASS_TASK]).then(|| Opened {
+        (rest == [class]).then(|| Opened {
             task: TaskId(*task),
             created_at: Millis(u64::from_be_bytes(*created_at)),
             owner: *owner,
@@ -125,6 +143,15 @@ impl Keys {
             .map(|byte| format!("{byte:02x}"))
             .collect()
     }
+}
+
+fn plain(task: TaskId, owner: &Owner, created_at: Millis, class: u8) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(PLAIN);
+    plain.extend_from_slice(&task.0);
+    plain.extend_from_slice(&owner_digest(owner));
+    plain.extend_from_slice(&created_at.0.to_be_bytes());
+    plain.push(class);
+    plain
 }
 
 /// A digest of an owner, for ids and bindings. Length-prefixed, so that no two owners share one by moving

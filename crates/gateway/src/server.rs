@@ -335,6 +335,7 @@ fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Sett
             max: tasks.poll_max,
             slow: tasks.poll_slow,
         },
+        ttl_max: tasks.ttl_max,
         expired_kept: tasks.expired_kept,
         ..dispatch::Settings::default()
     }
@@ -366,6 +367,7 @@ fn http_limits(config: &Config) -> http::Limits {
         body_time: duration(server.read_timeout),
         keep_alive: duration(server.keep_alive),
         reader_time: duration(server.slow_reader),
+        result_wait: duration(config.tasks.result_wait),
         strict_headers: server.strict_headers,
         scan: scan_limits(config),
     }

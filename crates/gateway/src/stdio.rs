@@ -14,16 +14,16 @@ use std::{sync::Arc, time::Duration};
 use longhaul_core::Span;
 use longhaul_mcp::{
     Incoming, Message, Reply, RequestId, RpcError,
-    edge::{self, Edge, Offer, Opening, Peer as Agreed, Received},
+    edge::{self, Edge, Offer, Opening, Received},
     frame::Frame,
     malformed::Malformed,
-    request::Notice,
+    request::{Answer, Notice},
     rpc_error::{Data, Refusal, RefusalCode, Who},
     scan,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
 };
 
 use self::{
@@ -33,9 +33,10 @@ use self::{
 };
 use crate::{
     catalog::Catalog,
-    dispatch::{Dispatch, Handled, Held, Step},
+    dispatch::{Conversation, Dispatch, Handled, Held, Step, Waiting},
     identity::{Caller, Origin},
     listen::{Listener, Tick},
+    session::{Session, shared::Shared},
 };
 
 /// What a connection is limited to.
@@ -121,7 +122,8 @@ impl Stdio {
             stdio: self.clone(),
             peer,
             writer,
-            agreed: None,
+            session: None,
+            shared: None,
             requests: Requests::default(),
             serving: JoinSet::new(),
         };
@@ -140,8 +142,10 @@ struct Connection {
     stdio: Stdio,
     peer: Peer,
     writer: Writer,
-    /// What `initialize` agreed, once the client has opened a session: the connection is the session.
-    agreed: Option<Agreed>,
+    /// Once the client has sent `initialize`: the connection is the session.
+    session: Option<Arc<Session>>,
+    /// Writes what belongs to no single request of the session.
+    shared: Option<AbortHandle>,
     requests: Requests,
     serving: JoinSet<()>,
 }
@@ -184,7 +188,8 @@ impl Connection {
             Ok(Received::Message(Message::Notice(Notice::Cancelled { request, reason }))) => {
                 self.requests.cancel(&request, reason);
             }
-            Ok(Received::Message(Message::Notice(Notice::Ignored) | Message::Answer(_))) => {}
+            Ok(Received::Message(Message::Answer(answer))) => self.answer(answer),
+            Ok(Received::Message(Message::Notice(Notice::Ignored))) => {}
         }
     }
 
@@ -199,7 +204,7 @@ impl Connection {
             limits: self.stdio.limits.scan,
             tool: &|name| catalog.entry(name).map(|entry| &entry.rule),
         };
-        let agreed = self.agreed.as_ref();
+        let agreed = self.session.as_ref().map(|session| session.peer());
         match Frame::parse(line, &offer.limits) {
             Err(malformed) => (Edge::Stateless, Err(malformed)),
             Ok(frame) => {
@@ -211,9 +216,35 @@ impl Connection {
     }
 
     async fn open(&mut self, opening: &Opening) {
-        let frame = edge::opened(&self.stdio.dispatch.discovery(), opening);
-        self.agreed = Some(opening.peer.clone());
-        self.writer.send(frame).await;
+        let dispatch = &self.stdio.dispatch;
+        let caller = Caller::local(Origin::Client);
+        let session = dispatch.pipe_session(&caller, opening.peer.clone());
+        let edge = Edge::Session(opening.peer.version);
+        self.writer
+            .send(edge::opened(&dispatch.discovery(), opening))
+            .await;
+        let shared = tell(
+            dispatch.shared_pipe(&caller, &session),
+            edge,
+            opening.id.clone(),
+            self.writer.clone(),
+        );
+        self.shared = Some(tokio::spawn(shared).abort_handle());
+        self.session = Some(session);
+    }
+
+    /// An answer to a question of the session.
+    fn answer(&mut self, answer: Answer) {
+        let Some(session) = self.session.clone() else {
+            return;
+        };
+        let dispatch = self.stdio.dispatch.clone();
+        self.serving.spawn(async move {
+            let caller = Caller::local(Origin::Client);
+            if dispatch.take_answer(&caller, &session, answer).await.is_err() {
+                tracing::warn!("an answer could not be stored; its question stays open");
+            }
+        });
     }
 
     async fn too_long(&self) {
@@ -234,6 +265,10 @@ impl Connection {
                     edge,
                     writer: self.writer.clone(),
                     request,
+                    session: match edge {
+                        Edge::Session(_) => self.session.clone(),
+                        Edge::Stateless => None,
+                    },
                 };
                 self.serving.spawn(server.serve(incoming));
                 return;
@@ -247,6 +282,9 @@ impl Connection {
 
     /// Lets what is open end, and closes the queue.
     async fn end(mut self, ended: Ended, last: Duration) {
+        if let Some(shared) = self.shared.take() {
+            shared.abort();
+        }
         match ended {
             Ended::Closed => {
                 self.requests.close();
@@ -283,6 +321,7 @@ struct Server {
     edge: Edge,
     writer: Writer,
     request: Request,
+    session: Option<Arc<Session>>,
 }
 
 impl Server {
@@ -297,11 +336,21 @@ impl Server {
         };
         let id = incoming.id.clone();
         // Never dropped half-way: a row that is born needs somebody who hands it out.
-        match self.stdio.dispatch.handle(&caller, incoming).await {
+        let place = self.session.take().map(|session| Conversation {
+            session,
+            has_stream: false,
+        });
+        match self
+            .stdio
+            .dispatch
+            .handle(&caller, place.as_ref(), incoming)
+            .await
+        {
             Handled::Reply(reply) => {
                 self.reply(&id, &reply).await;
             }
             Handled::Call(held) => self.call(&id, *held).await,
+            Handled::Wait(waiting) => self.wait(&id, *waiting).await,
             Handled::Listen(listener) => self.listen(&id, *listener).await,
         }
     }
@@ -318,6 +367,23 @@ impl Server {
                     if self.reply(id, &reply).await {
                         held.delivered().await;
                     }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// who waits no longer leaves the task as it is.
+    async fn wait(&mut self, id: &RequestId, mut waiting: Waiting) {
+        loop {
+            let step = tokio::select! {
+                _ = self.request.left() => return,
+                step = waiting.next() => step,
+            };
+            match step {
+                Step::Push(push) => self.writer.send(self.edge.push(&push, id)).await,
+                Step::Reply(reply) => {
+                    self.reply(id, &reply).await;
                     return;
                 }
             }
@@ -351,6 +417,13 @@ impl Server {
         // The next server takes what this one refuses only because it ends.
         let is_for_the_next = self.peer != Peer::Client && self.request.is_closing() && is_draining(reply);
         is_wanted && !is_for_the_next && self.writer.hand_over(self.edge.render(reply, id)).await
+    }
+}
+
+/// Writes what the session is told on its pipe besides replies.
+async fn tell(mut shared: Shared, edge: Edge, id: RequestId, writer: Writer) {
+    while let Some(push) = shared.next().await {
+        writer.send(edge.push(&push, &id)).await;
     }
 }
 

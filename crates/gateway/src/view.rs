@@ -5,7 +5,7 @@
 
 use longhaul_core::{Body, Millis, Outcome, Phase, Reason, Span};
 use longhaul_mcp::{
-    TaskView,
+    RequestId, TaskView,
     frame::Raw,
     reply::{OpenQuestion, Progress},
     request::Answers,
@@ -27,6 +27,18 @@ pub struct Context {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// Who is shown the task's progress, for as long as it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Wanted>,
+}
+
+/// The session that asked for progress, and the token under which it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// The session's key.
+    pub session: String,
+    /// The client's token.
+    pub token: RequestId,
 }
 
 impl Context {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use longhaul_core::QuestionKey;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{frame::Raw, header::Mirror};
 
@@ -74,6 +74,13 @@ impl Serialize for RequestId {
             RequestId::Text(text) => serializer.serialize_str(text),
             RequestId::Integer(number) => serializer.serialize_i128(*number),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RequestId, D::Error> {
+        let value = Raw::deserialize(deserializer)?;
+        crate::frame::request_id(&value).ok_or_else(|| D::Error::custom("neither a string nor an integer"))
     }
 }
 

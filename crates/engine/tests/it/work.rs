@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use longhaul_core::{Body, Outcome, Phase, Reason, Run, Stop, task::OnCrash};
-use longhaul_engine::tool::Finish;
+use longhaul_engine::{notes::Heard, tool::Finish};
 use longhaul_store::Query;
 
 use crate::support::*;
@@ -270,7 +270,7 @@ async fn whoever_follows_a_call_sees_each_note(rig: Rig) {
     let mut notes = engine.notes(id);
     stage.open();
     for n in 0..5 {
-        assert_eq!(within(notes.next()).await, [n]);
+        assert_eq!(within(notes.next()).await, Heard::Note(vec![n]));
     }
     finished(&engine, id).await;
 }

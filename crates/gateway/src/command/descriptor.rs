@@ -10,7 +10,7 @@ use longhaul_mcp::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::outbound::{Note, Question, Unasked};
+use crate::outbound::{Log, Note, Question, Unasked};
 
 /// One line from a program.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) enum Said {
     Progress(Note),
     /// Questions that are asked together, each with the id by which its answer is told apart. At least one.
     Ask(Vec<(Raw, Question)>),
+    /// A line for the log of whoever waits for the call.
+    Log(Log),
     /// Something else; newer programs may say more.
     Unknown,
 }
@@ -27,6 +29,8 @@ pub(super) enum Said {
 struct Line {
     #[serde(default)]
     progress: Option<Progress>,
+    #[serde(default)]
+    log: Option<Log>,
     #[serde(default)]
     ask: Option<Raw>,
 }
@@ -55,6 +59,9 @@ pub(super) fn said(line: &[u8]) -> Said {
     };
     if let Some(progress) = line.progress {
         return Said::Progress(Note::new(progress.n, progress.total, progress.message.as_deref()));
+    }
+    if let Some(log) = line.log {
+        return Said::Log(log);
     }
     let Some(ask) = line.ask else { return Said::Unknown };
     let asks = match ask.read::<Vec<Raw>>() {

@@ -79,6 +79,8 @@ section! {
         /// tool says `hold = "exact"`), `always` (everybody; the reply that the work goes on is then marked as an
         /// error, since clients refuse any other that does not fit) or `never`.
         show_output_schema: ShowSchema = "auto", since "0.1.0";
+        /// How long `tasks/result` waits for the end of a task, where the client takes no stream.
+        result_wait: Span = "30s" in 0..=600000, since "0.1.0";
         /// The shortest poll interval that is hinted.
         poll_min: Span = "500ms" in 50..=60000, since "0.1.0";
         /// The longest poll interval that is hinted while a task is younger than 15 minutes.

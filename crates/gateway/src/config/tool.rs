@@ -78,6 +78,17 @@ choice! {
 }
 
 choice! {
+    /// What becomes of a question that a client with a session answered with what does not fit.
+    OnMisfit {
+        /// A decline.
+        Decline = "decline",
+        /// It is asked again; the third misfit is a decline.
+        AskAgain = "ask_again",
+    }
+    kind "one of `decline`, `ask_again`"
+}
+
+choice! {
     /// What a question that nobody can answer turns into.
     OnNobody {
         /// The program is told that nobody can answer.
@@ -164,6 +175,9 @@ section! {
         on_crash: OnCrash = "fail", since "0.1.0";
         /// What a question that is not answered in time turns into.
         on_silence: OnSilence = "decline", since "0.1.0";
+        /// What becomes of a question whose answer does not fit, where the client cannot be told so: the clients of
+        /// 2025-11-25.
+        on_misfit: OnMisfit = "decline", since "0.1.0";
         /// What a question that nobody can answer turns into.
         on_nobody: OnNobody = "tool", since "0.1.0";
         /// How long a question stays open; without it, `tasks.input_timeout`.

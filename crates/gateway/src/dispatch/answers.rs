@@ -8,7 +8,10 @@ use longhaul_core::{
     task::Reader,
 };
 use longhaul_engine::transact::Proposal;
-use longhaul_mcp::{RpcError, request::Response};
+use longhaul_mcp::{
+    RequestId, RpcError,
+    request::{Answer as Answered, Response},
+};
 use longhaul_store::Row;
 
 use super::Dispatch;
@@ -16,6 +19,7 @@ use crate::{
     gate::Action,
     identity::Caller,
     question::{self, Stored, still_open},
+    session::{Session, feed},
 };
 
 impl Dispatch {
@@ -85,6 +89,60 @@ impl Dispatch {
         let before = row.task.questions.iter().find(|question| question.key == asked);
         let is_last = before.is_some_and(|question| question.misfits + 1 >= MISFITS_MAX);
         Err(Unsettled::Misfit { key, misfit, is_last })
+    }
+
+    /// Settles the question that a session's client was asked by a request of ours (D-46). Any connection of the
+    /// owner may answer; what fits no open question is dropped (D-41).
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn take_answer(
+        &self,
+        caller: &Caller,
+        session: &Session,
+        answer: Answered,
+    ) -> Result<(), RpcError> {
+        let Some((name, key)) = feed::question_of(&answer.id) else {
+            return Ok(());
+        };
+        let Ok((row, _)) = self.own_named(caller, Action::Update, &name).await else {
+            return Ok(());
+        };
+        let Some((_, stored)) = Stored::open(&row.task).find(|(asked, _)| asked.key == key) else {
+            return Ok(());
+        };
+        if let RequestId::Text(id) = &answer.id {
+            session.answered(id);
+        }
+        let given = match &answer.outcome {
+            Ok(body) => question::check(&stored, body).ok(),
+            // The client could not ask its user, or refused to.
+            Err(_) => Some(Answer::Dismiss),
+        };
+        let by_rule = self
+            .inner
+            .catalog
+            .entry(&row.tool)
+            .is_some_and(|entry| entry.asks_again);
+        let asks_again = given.is_none() && by_rule;
+        let event = match given {
+            Some(answer) => answered(key, answer),
+            None if asks_again => Event::Misfit {
+                key,
+                reader: Reader::Client,
+            },
+            None => answered(key, Answer::Decline),
+        };
+        let make = move |row: &Row, now: Millis| {
+            still_open(&row.task, key, now)
+                .then(|| proposed("owner", vec![event.clone()]))
+                .flatten()
+        };
+        self.change(&caller.owner, Action::Update, row.id, make).await?;
+        if asks_again {
+            session.ask_again(row.id, key);
+        }
+        Ok(())
     }
 
     /// Dismisses whatever a task still asks its client.

@@ -7,21 +7,21 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use longhaul_core::{Body, Millis, TaskId, decide::Birth, task::CanAsk};
+use longhaul_core::{Body, Millis, Span, TaskId, decide::Birth, task::CanAsk};
 use longhaul_engine::transact::{Done, Opening, Trail};
 use longhaul_mcp::{
     Client, Reply, RpcError, canon,
     frame::Raw,
     reply::TaskSupport,
-    request::{Answers, CallTool, Response, Takes},
+    request::{Answers, Asked, CallTool, Response, Takes},
     rpc_error::{Refusal, RefusalCode, Who},
 };
 use longhaul_store::{RecordKey, Scope, Slot, Snapshot};
 
 use super::{
-    Dispatch, Settings,
+    Conversation, Dispatch, Settings,
     gated::Allowed,
-    held::{Held, Waiting},
+    held::{Arrival, Held},
     hold::{Stay, Terms, Waits},
     join::{self, Join, Mark},
     store_reply,
@@ -32,7 +32,7 @@ use crate::{
     gate::{self, Action, View},
     identity::Caller,
     quota::Place,
-    view::Context,
+    view::{Context, Wanted},
 };
 
 /// How many short names a birth may choose from; that all are taken has the chance of a lottery win.
@@ -45,6 +45,8 @@ pub(super) struct Checked {
     pub(super) entry: Arc<Entry>,
     pub(super) arguments: Raw,
     pub(super) digest: [u8; 32],
+    /// Who is shown the progress of the task that it may become.
+    progress: Option<Wanted>,
 }
 
 /// The task of a call.
@@ -89,14 +91,21 @@ impl Dispatch {
     pub(super) async fn call(
         &self,
         caller: &Caller,
+        session: Option<&Conversation>,
         client: Client,
         call: CallTool,
     ) -> Result<Held, Box<Reply>> {
         let began = tokio::time::Instant::now();
         if self.inner.settings.wait_tool && call.name == WAIT_TOOL {
-            return self.wait_call(caller, client, call, began).await;
+            return self.wait_call(caller, session, client, call, began).await;
         }
-        let checked = self.checked(&client, &call)?;
+        let mut checked = self.checked(&client, &call)?;
+        checked.progress = session
+            .zip(call.progress_token.clone())
+            .map(|(place, token)| Wanted {
+                session: place.session.key().to_owned(),
+                token: token.0,
+            });
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let place = self.held_place(caller).map_err(error)?;
         let key = join_key(caller, &client, &call, &checked);
@@ -118,8 +127,9 @@ impl Dispatch {
         let mut stay = Stay::new(waits, began, limit);
         stay.join = key;
         stay.knows = self.known_question(task, waits);
-        Ok(self.hold(Waiting {
+        Ok(self.hold(Arrival {
             caller: caller.clone(),
+            session: session.cloned(),
             client,
             task,
             digest: checked.digest,
@@ -131,6 +141,7 @@ impl Dispatch {
                 Vec::new()
             },
             progress_token: call.progress_token,
+            log_level: call.log_level,
             place,
         }))
     }
@@ -185,6 +196,7 @@ impl Dispatch {
             entry,
             arguments,
             digest,
+            progress: None,
         })
     }
 
@@ -252,7 +264,8 @@ impl Dispatch {
             answered_kept,
             ..
         } = inner.settings;
-        let (ttl, promote_after) = (entry.ttl, entry.promote_after);
+        let wish = call.ttl_ms.map(|wish| Span(wish).min(inner.settings.ttl_max));
+        let (ttl, promote_after) = (wish.unwrap_or(entry.ttl), entry.promote_after);
         let (draining, here) = (self.is_draining(), inner.engine.runner());
         let judge = move |snapshot: &Snapshot| {
             if let Some(existing) = &snapshot.task {
@@ -321,6 +334,7 @@ impl Dispatch {
             metadata: call.metadata.clone(),
             answers: client.answers.into(),
             traceparent: client.traceparent.clone(),
+            progress: checked.progress.clone(),
         };
         let key = call.idempotency_key.as_deref();
         let name = client
@@ -404,7 +418,9 @@ fn join_key(caller: &Caller, client: &Client, call: &CallTool, checked: &Checked
 
 /// What a client must have declared for this tool (B-6, C-5).
 fn declared(entry: &Entry, client: &Client) -> Result<(), RpcError> {
-    if entry.listing.task_support == TaskSupport::Required && client.takes == Takes::Never {
+    // A session whose version knows no tasks is held instead; its edge has refused the others.
+    let may_wait = client.asked == Asked::OnStream;
+    if entry.listing.task_support == TaskSupport::Required && client.takes == Takes::Never && !may_wait {
         return Err(RpcError::needs_tasks(format!(
             "Tool {} runs as a task only: declare the tasks extension",
             entry.listing.name

@@ -1,24 +1,35 @@
 //! A call that was taken: what its client gets, and when.
 
-use std::{pin::Pin, time::Duration};
+use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use longhaul_core::{Outcome, Phase, Reason, TaskId, task::QuestionState};
+use longhaul_engine::notes::Heard;
 use longhaul_mcp::{
     Client, Push, Reply, RpcError,
     frame::Raw,
     reply::{InputRequest, Progress, TaskSupport},
-    request::{ProgressToken, Response, Takes},
+    request::{Asked, LogLevel, ProgressToken, Response, Takes},
 };
 use longhaul_store::Row;
 use tokio::time::{Instant, Sleep};
 
 use super::{
-    Dispatch,
+    Conversation, Dispatch,
     answers::{fits, shown},
     hold::{Stay, Terms, Told, Waits},
     join::{Counted, Mark},
 };
-use crate::{identity::Caller, outbound::Note, quota::Place, request_state::State, view};
+use crate::{
+    identity::Caller,
+    outbound::{Log, Note},
+    quota::Place,
+    request_state::State,
+    session::{
+        Carriage,
+        feed::{Feed, Seen},
+    },
+    view,
+};
 
 /// A call that was taken and whose reply is to come. Whoever has handed the reply on says so by
 /// [`Held::delivered`]; a call that is dropped without it is one whose caller left, as by [`Held::leave`].
@@ -32,6 +43,10 @@ pub struct Held {
     pub(super) stay: Stay,
     offered: Vec<Response>,
     stream: Option<Stream>,
+    session: Option<Conversation>,
+    /// The call's own stream, on which a session's client is asked.
+    feed: Option<(Feed, Carriage)>,
+    ready: VecDeque<Push>,
     _place: Place,
     _waiting: Counted,
     promote: Pin<Box<Sleep>>,
@@ -39,17 +54,20 @@ pub struct Held {
     shown: bool,
 }
 
-/// What travels on the call's own stream beside its reply: progress, for a client that gave a token (B-55).
+/// What travels on the call's own stream beside its reply: progress, for a client that gave a token, and log
+/// messages, for one that wants some (B-55, A-11).
 struct Stream {
-    token: ProgressToken,
+    token: Option<ProgressToken>,
+    level: Option<LogLevel>,
     notes: longhaul_engine::notes::Notes,
     sent: Option<Progress>,
     sent_at: Instant,
 }
 
 /// What a caller waits with.
-pub(super) struct Waiting {
+pub(super) struct Arrival {
     pub(super) caller: Caller,
+    pub(super) session: Option<Conversation>,
     pub(super) client: Client,
     pub(super) task: TaskId,
     pub(super) digest: [u8; 32],
@@ -58,6 +76,8 @@ pub(super) struct Waiting {
     /// Answers that came with the call.
     pub(super) offered: Vec<Response>,
     pub(super) progress_token: Option<ProgressToken>,
+    /// The least grave log messages that the call itself asked for.
+    pub(super) log_level: Option<LogLevel>,
     pub(super) place: Place,
 }
 
@@ -71,26 +91,43 @@ pub enum Step {
 
 impl Dispatch {
     /// Waits on a task that exists, as one more caller of its call.
-    pub(super) fn hold(&self, waiting: Waiting) -> Held {
+    pub(super) fn hold(&self, arrival: Arrival) -> Held {
+        let feed = arrival.session.as_ref().and_then(Conversation::line).map(|line| {
+            let feed = Feed::new(line.send, None, arrival.client.answers, line.seen);
+            (feed, line.session.own_stream(arrival.task))
+        });
+        if let (Some(Conversation { session, .. }), None) = (&arrival.session, &feed) {
+            session.follow(arrival.task, false);
+        }
+        // A client with a session that never said which log messages it wants gets those that matter.
+        let level = match &arrival.session {
+            Some(Conversation { session, .. }) => Some(session.level().unwrap_or(LogLevel::Warning)),
+            None => arrival.log_level,
+        };
+        let listens = arrival.progress_token.is_some() || level.is_some();
         Held {
-            stream: waiting.progress_token.map(|token| Stream {
-                token,
-                notes: self.inner.engine.notes(waiting.task),
+            session: arrival.session,
+            feed,
+            ready: VecDeque::new(),
+            stream: listens.then(|| Stream {
+                token: arrival.progress_token,
+                level,
+                notes: self.inner.engine.notes(arrival.task),
                 sent: None,
                 sent_at: Instant::now(),
             }),
             dispatch: self.clone(),
-            caller: waiting.caller,
-            client: waiting.client,
-            task: waiting.task,
-            digest: waiting.digest,
-            promote: Box::pin(tokio::time::sleep(waiting.terms.promote_after)),
+            caller: arrival.caller,
+            client: arrival.client,
+            task: arrival.task,
+            digest: arrival.digest,
+            promote: Box::pin(tokio::time::sleep(arrival.terms.promote_after)),
             promote_due: false,
-            terms: waiting.terms,
-            stay: waiting.stay,
-            offered: waiting.offered,
-            _place: waiting.place,
-            _waiting: self.inner.waiting.count(waiting.task),
+            terms: arrival.terms,
+            stay: arrival.stay,
+            offered: arrival.offered,
+            _place: arrival.place,
+            _waiting: self.inner.waiting.count(arrival.task),
             shown: false,
         }
     }
@@ -99,12 +136,32 @@ impl Dispatch {
 impl Held {
     /// Whether the client asked for something that needs a stream beside the reply, or may have to wait long.
     pub fn wants_stream(&self) -> bool {
-        self.stream.is_some() || self.client.takes == Takes::Never
+        // A client that asked for a task has its reply at once.
+        self.client.takes != Takes::AtOnce && (self.stream.is_some() || self.client.takes == Takes::Never)
+    }
+
+    /// What the call's stream is called, and what tells its questions from others; `None` without a stream, or when
+    /// the row is gone.
+    pub(crate) async fn stream_name(&mut self) -> Option<(String, String)> {
+        let (feed, _) = self.feed.as_ref()?;
+        let row = self.dispatch.row(self.task).await.ok()??;
+        Some((row.name, feed.send().to_owned()))
+    }
+
+    /// How far the client will have come once it has read the last thing that [`Held::next`] gave.
+    pub(crate) fn seen(&self) -> Seen {
+        self.feed
+            .as_ref()
+            .map(|(feed, _)| feed.seen())
+            .unwrap_or_default()
     }
 
     /// The next thing for the client. Safe to drop and call again.
     pub async fn next(&mut self) -> Step {
         loop {
+            if let Some(push) = self.ready.pop_front() {
+                return Step::Push(Box::new(push));
+            }
             match self.look().await {
                 Ok(Looked::Step(step)) => return step,
                 Ok(Looked::Again) => {}
@@ -133,6 +190,12 @@ impl Held {
         let Some(row) = self.dispatch.row(self.task).await? else {
             return Err(RpcError::task_expired());
         };
+        if let Some((feed, carriage)) = &mut self.feed {
+            self.ready.extend(feed.look(carriage, &row));
+            if !self.ready.is_empty() {
+                return Ok(Looked::Again);
+            }
+        }
         if let Some(push) = self.stream.as_mut().and_then(Stream::noted) {
             return Ok(Looked::Step(Step::Push(Box::new(push))));
         }
@@ -170,6 +233,9 @@ impl Held {
         // With its handle the caller has the task; an equal call is then meant to begin another one.
         if row.hidden || self.stay.waits == Waits::Joined {
             self.show(Mark::Spent).await?;
+        }
+        if let Some(Conversation { session, .. }) = &self.session {
+            session.follow(row.id, true);
         }
         let view = self.dispatch.view(row, self.dispatch.inner.engine.now());
         Ok(Looked::Step(self.reply(Reply::TaskCreated(view), Told::Result)))
@@ -210,6 +276,14 @@ impl Held {
         if takes_task && !before_task {
             return self.hand_out(row).await;
         }
+        // The question is on a stream of the session already, or goes there as soon as one opens.
+        let asked_on_stream = self.client.asked == Asked::OnStream
+            && shown(&row.task)
+                .iter()
+                .any(|(_, _, stored)| stored.kind.declared_by(self.client.answers));
+        if asked_on_stream {
+            return Ok(Looked::Wait { version: row.version });
+        }
         let requests: Vec<InputRequest> = shown(&row.task)
             .into_iter()
             .filter(|(_, _, stored)| stored.kind.declared_by(self.client.answers))
@@ -248,12 +322,13 @@ impl Held {
             }
             () = self.stay.limit() => None,
             push = Stream::next(self.stream.as_mut(), quiet) => Some(push),
+            () = changed_on(self.feed.as_mut()) => None,
         }
     }
 
     /// Whether the client wants progress.
     pub(super) fn with_progress(&self) -> bool {
-        self.stream.is_some()
+        self.stream.as_ref().is_some_and(|stream| stream.token.is_some())
     }
 
     pub(super) fn reply(&mut self, reply: Reply, told: Told) -> Step {
@@ -262,6 +337,14 @@ impl Held {
             self.stay.on_its_way = Some(self.dispatch.inner.handing.count(self.task));
         }
         Step::Reply(Box::new(reply))
+    }
+}
+
+/// Resolves when the call's own stream should look again.
+async fn changed_on(feed: Option<&mut (Feed, Carriage)>) {
+    match feed {
+        Some((_, carriage)) => carriage.changed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -280,16 +363,19 @@ impl Stream {
         };
         loop {
             let silent = async {
-                match quiet {
+                match quiet.filter(|_| stream.token.is_some()) {
                     Some(quiet) => tokio::time::sleep_until(stream.sent_at + quiet).await,
                     None => std::future::pending().await,
                 }
             };
-            let note = tokio::select! {
-                note = stream.notes.next() => note,
-                () = silent => return stream.still(),
+            let heard = tokio::select! {
+                heard = stream.notes.next() => heard,
+                () = silent => match stream.still() {
+                    Some(push) => return push,
+                    None => continue,
+                },
             };
-            if let Some(push) = stream.push(&note) {
+            if let Some(push) = stream.push(&heard) {
                 return push;
             }
         }
@@ -297,27 +383,45 @@ impl Stream {
 
     /// Progress that was noted and not yet sent.
     fn noted(&mut self) -> Option<Push> {
-        while let Some(note) = self.notes.try_next() {
-            if let Some(push) = self.push(&note) {
+        while let Some(heard) = self.notes.try_next() {
+            if let Some(push) = self.push(&heard) {
                 return Some(push);
             }
         }
         None
     }
 
+    fn push(&mut self, heard: &Heard) -> Option<Push> {
+        match heard {
+            Heard::Note(note) => self.noticed(note),
+            Heard::Line(line) => self.log(line),
+        }
+    }
+
+    /// A log message that is grave enough.
+    fn log(&self, line: &[u8]) -> Option<Push> {
+        let log = Log::decode(line)?;
+        (log.level >= self.level?).then_some(Push::Log {
+            level: log.level,
+            logger: log.logger,
+            data: log.data,
+        })
+    }
+
     /// A note as progress, when it is further than all before it.
-    fn push(&mut self, note: &[u8]) -> Option<Push> {
+    fn noticed(&mut self, note: &[u8]) -> Option<Push> {
         let progress = view::progress(&Note::decode(note))?;
         let further = |sent: &Progress| progress.progress > sent.progress;
         self.sent
             .as_ref()
             .is_none_or(further)
             .then(|| self.send(progress))
+            .flatten()
     }
 
     /// Progress that says no more than that the work goes on, so that a client that waits for some does not give
     /// up: further than all before it, and by so little that the next real one is further still.
-    fn still(&mut self) -> Push {
+    fn still(&mut self) -> Option<Push> {
         let progress = match &self.sent {
             Some(sent) => Progress {
                 progress: (sent.progress + STILL).max(sent.progress.next_up()),
@@ -332,14 +436,16 @@ impl Stream {
         self.send(progress)
     }
 
-    fn send(&mut self, progress: Progress) -> Push {
+    /// `None` for a client that wants no progress.
+    fn send(&mut self, progress: Progress) -> Option<Push> {
+        let token = self.token.clone()?;
         self.sent = Some(progress.clone());
         self.sent_at = Instant::now();
-        Push::Progress {
-            token: self.token.clone(),
+        Some(Push::Progress {
+            token,
             progress,
             task: None,
-        }
+        })
     }
 }
 
@@ -379,7 +485,7 @@ impl Dispatch {
 }
 
 /// The reply to a call that ended while its caller waited.
-fn plain_reply(outcome: &Outcome) -> Reply {
+pub(super) fn plain_reply(outcome: &Outcome) -> Reply {
     match outcome {
         Outcome::Returned { body, .. } => match body.bytes().map(Raw::parse_bytes) {
             Some(Ok(result)) => Reply::Result(result),

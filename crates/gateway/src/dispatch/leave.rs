@@ -147,10 +147,10 @@ impl Leaving {
         let (mark, ended) = if self.ends_work {
             (Mark::Spent, self.dispatch.end(&self.caller, self.task).await)
         } else {
-            (Mark::Left, Ok(()))
+            (Mark::Left, Ok(false))
         };
         let shown = self.dispatch.show_marked(owner, self.task, self.join, mark).await;
-        if ended.and(shown).is_err() {
+        if ended.is_err() || shown.is_err() {
             tracing::warn!(
                 "what becomes of a call whose client left could not be stored; its result may be kept for a shorter time"
             );

@@ -5,13 +5,24 @@ use longhaul_engine::transact::Proposal;
 use longhaul_mcp::{Reply, RpcError, request::Response};
 use longhaul_store::{Fault, Row};
 
-use super::{Dispatch, store_reply};
+use super::{Conversation, Dispatch, store_reply};
 use crate::{gate::Action, identity::Caller, question::Stored};
 
 impl Dispatch {
     /// A read and nothing else (C-22).
-    pub(super) async fn get(&self, caller: &Caller, sealed: &str) -> Result<Reply, RpcError> {
+    pub(super) async fn get(
+        &self,
+        caller: &Caller,
+        session: Option<&Conversation>,
+        sealed: &str,
+    ) -> Result<Reply, RpcError> {
         let (row, now) = self.own(caller, Action::Get, sealed).await?;
+        // A session that asks for a task is told of it, wherever it began.
+        if let Some(Conversation { session, .. }) = session
+            && !row.task.is_finished()
+        {
+            session.follow(row.id, true);
+        }
         Ok(Reply::Task(self.view(&row, now)))
     }
 
@@ -53,12 +64,17 @@ impl Dispatch {
     /// Taken at once; how the work stops is followed apart (C-30, D-20). A task that has ended stays as it is.
     pub(super) async fn cancel(&self, caller: &Caller, sealed: &str) -> Result<Reply, RpcError> {
         let (row, _) = self.own(caller, Action::Cancel, sealed).await?;
-        self.end(caller, row.id).await?;
-        Ok(Reply::Ack)
+        let was_open = !row.task.is_finished() && self.end(caller, row.id).await?;
+        let (row, now) = self.own_row(caller, Action::Get, row.id).await?;
+        Ok(Reply::Cancelled {
+            task: self.view(&row, now),
+            was_open,
+        })
     }
 
-    /// Ends a task for its owner. On a full disk it may use the space that is held back for this.
-    pub(super) async fn end(&self, caller: &Caller, task: TaskId) -> Result<(), RpcError> {
+    /// Ends a task for its owner; whether it was open until then. On a full disk it may use the space that is held
+    /// back for this.
+    pub(super) async fn end(&self, caller: &Caller, task: TaskId) -> Result<bool, RpcError> {
         let make = |row: &Row, _: Millis| {
             (!row.task.is_finished()).then(|| Proposal {
                 events: vec![Event::Cancel {

@@ -9,7 +9,7 @@ use longhaul_mcp::{
     Client, Reply, RpcError, clean,
     frame::Raw,
     reply::{Annotations, TaskSupport, Tool as Listing},
-    request::{CallTool, ProgressToken, Takes},
+    request::{CallTool, LogLevel, ProgressToken, Takes},
 };
 use longhaul_store::{List, Query, RecordKey, Row, Scope, Snapshot};
 use serde::Deserialize;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Dispatch,
+    Conversation, Dispatch,
     backend::shown,
     call::misfit_result,
-    held::{Held, Waiting},
+    held::{Arrival, Held},
     hold::{Stay, Terms, Waits, age, standing},
     join, store_reply,
 };
@@ -45,8 +45,10 @@ struct Arguments {
 
 /// A wait for one task.
 struct Wait {
+    session: Option<Conversation>,
     client: Client,
     progress_token: Option<ProgressToken>,
+    log_level: Option<LogLevel>,
     since: u64,
     began: Instant,
     place: Place,
@@ -99,6 +101,7 @@ impl Dispatch {
     pub(super) async fn wait_call(
         &self,
         caller: &Caller,
+        session: Option<&Conversation>,
         client: Client,
         call: CallTool,
         began: Instant,
@@ -135,12 +138,14 @@ impl Dispatch {
             return Err(Box::new(ended));
         }
         let wait = Wait {
+            session: session.cloned(),
             // A wait is answered as a plain call is, whatever its client takes.
             client: Client {
                 takes: Takes::Never,
                 ..client
             },
             progress_token: call.progress_token,
+            log_level: call.log_level,
             since: arguments.since.unwrap_or(0),
             began,
             place,
@@ -159,8 +164,9 @@ impl Dispatch {
         let mut stay = Stay::new(waits, wait.began, limit);
         stay.join = Some(key);
         stay.knows = self.known_question(row.id, waits);
-        Ok(self.hold(Waiting {
+        Ok(self.hold(Arrival {
             caller: caller.clone(),
+            session: wait.session,
             client: wait.client,
             task: row.id,
             digest: row.digest,
@@ -168,6 +174,7 @@ impl Dispatch {
             stay,
             offered: Vec::new(),
             progress_token: wait.progress_token,
+            log_level: wait.log_level,
             place: wait.place,
         }))
     }

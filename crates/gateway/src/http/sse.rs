@@ -4,7 +4,7 @@
 //! asked for its next frame when the last one was taken, and a reader that takes none for `reader_time` loses
 //! its stream.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -12,17 +12,25 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use longhaul_mcp::{Reply, RequestId, v2026_07_28 as edge};
+use longhaul_mcp::{
+    Reply, RequestId,
+    edge::{Edge, Version},
+};
 use tokio::sync::mpsc;
 
-use super::Shared;
+use super::{
+    Shared,
+    event_id::{StreamId, event_id},
+};
 use crate::{
-    dispatch::{Held, Step},
+    dispatch::{Held, Left, Step, Waiting},
     listen::{Listener, Tick},
+    session::{Session, feed::Seen, shared::Shared as SharedStream},
 };
 
 /// The frames of one call: progress, then its reply.
 pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
+    let edge = Edge::Stateless;
     stream(move |sender| async move {
         loop {
             let next = tokio::time::timeout(shared.limits.keep_alive, held.next());
@@ -31,8 +39,8 @@ pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
                 () = sender.gone() => return,
                 next = next => match next {
                     Err(_) => (comment(), false),
-                    Ok(Step::Push(push)) => (event(&edge::push(&push, &id)), false),
-                    Ok(Step::Reply(reply)) => (event(&edge::render(&reply, &id)), true),
+                    Ok(Step::Push(push)) => (event(&edge.push(&push, &id)), false),
+                    Ok(Step::Reply(reply)) => (event(&edge.render(&reply, &id)), true),
                 },
             };
             if !sender.send(frame, shared.limits.reader_time).await {
@@ -48,18 +56,138 @@ pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
     })
 }
 
+/// What a stream of a session asks for its next frame.
+pub(super) trait Steps: Send + 'static {
+    fn next(&mut self) -> impl Future<Output = Step> + Send;
+    /// How far the client will have come with what `next` gave last.
+    fn seen(&self) -> Seen;
+    /// The reply was handed on.
+    fn delivered(self) -> impl Future<Output = ()> + Send;
+    /// The client waits no longer.
+    fn leave(self, left: Left);
+}
+
+impl Steps for Held {
+    fn next(&mut self) -> impl Future<Output = Step> + Send {
+        Held::next(self)
+    }
+
+    fn seen(&self) -> Seen {
+        Held::seen(self)
+    }
+
+    fn delivered(self) -> impl Future<Output = ()> + Send {
+        Held::delivered(self)
+    }
+
+    fn leave(self, left: Left) {
+        Held::leave(self, left);
+    }
+}
+
+impl Steps for Waiting {
+    fn next(&mut self) -> impl Future<Output = Step> + Send {
+        Waiting::next(self)
+    }
+
+    fn seen(&self) -> Seen {
+        Waiting::seen(self)
+    }
+
+    fn delivered(self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// the task is as it was.
+    fn leave(self, _left: Left) {}
+}
+
+/// The frames of one request of a session: what belongs to it, then its reply. With a stream id each event
+/// has one, so that the client can go on after a cut.
+pub(super) fn steps(
+    shared: Shared,
+    session: Arc<Session>,
+    id: RequestId,
+    mut source: impl Steps,
+    stream_id: Option<StreamId>,
+) -> Response {
+    let edge = Edge::Session(session.peer().version);
+    let prefix = stream_id.and_then(|stream| stream.text());
+    let mut wait = session.waiting(&id);
+    stream(move |sender| async move {
+        let reader_time = shared.limits.reader_time;
+        if let Some(prefix) = &prefix
+            && !sender.send(first(prefix, source.seen()), reader_time).await
+        {
+            return;
+        }
+        loop {
+            let next = tokio::time::timeout(shared.limits.keep_alive, source.next());
+            let (frame, last) = tokio::select! {
+                () = sender.gone() => return,
+                // no reply to what nobody waits for.
+                reason = wait.given_up() => return source.leave(Left::because(reason.as_deref())),
+                next = next => match next {
+                    Err(_) => (comment(), false),
+                    Ok(Step::Push(push)) => (numbered(prefix.as_deref(), source.seen(), &edge.push(&push, &id)), false),
+                    Ok(Step::Reply(reply)) => (numbered(prefix.as_deref(), source.seen(), &edge.render(&reply, &id)), true),
+                },
+            };
+            if !sender.send(frame, reader_time).await {
+                return;
+            }
+            if last {
+                if sender.taken(reader_time).await {
+                    source.delivered().await;
+                }
+                return;
+            }
+        }
+    })
+}
+
+/// The frames of a session's shared stream, until a newer one takes its place or the server drains.
+pub(super) fn shared(shared: Shared, version: Version, mut source: SharedStream) -> Response {
+    let edge = Edge::Session(version);
+    // No request is answered here; the id is for streams that have one.
+    let id = RequestId::Integer(0);
+    stream(move |sender| async move {
+        let reader_time = shared.limits.reader_time;
+        // So that the client knows at once that the stream is open.
+        if !sender.send(comment(), reader_time).await {
+            return;
+        }
+        loop {
+            let next = tokio::time::timeout(shared.limits.keep_alive, source.next());
+            let frame = tokio::select! {
+                () = sender.gone() => return,
+                () = shared.dispatch.draining() => return,
+                next = next => match next {
+                    Err(_) => comment(),
+                    Ok(Some(push)) => event(&edge.push(&push, &id)),
+                    Ok(None) => return,
+                },
+            };
+            if !sender.send(frame, reader_time).await {
+                return;
+            }
+        }
+    })
+}
+
 /// The frames of one subscription, until all that it follows has ended or the server drains.
 pub(super) fn listen(shared: Shared, id: RequestId, mut listener: Listener) -> Response {
+    let edge = Edge::Stateless;
     stream(move |sender| async move {
         loop {
             let next = tokio::time::timeout(shared.limits.keep_alive, listener.next());
             let (frame, last) = tokio::select! {
                 () = sender.gone() => return,
-                () = shared.dispatch.draining() => (event(&edge::render(&Reply::ListenEnded, &id)), true),
+                () = shared.dispatch.draining() => (event(&edge.render(&Reply::ListenEnded, &id)), true),
                 next = next => match next {
                     Err(_) => (comment(), false),
-                    Ok(Tick::Push(push)) => (event(&edge::push(&push, &id)), false),
-                    Ok(Tick::End(reply)) => (event(&edge::render(&reply, &id)), true),
+                    Ok(Tick::Push(push)) => (event(&edge.push(&push, &id)), false),
+                    Ok(Tick::End(reply)) => (event(&edge.render(&reply, &id)), true),
                 },
             };
             if !sender.send(frame, shared.limits.reader_time).await || last {
@@ -121,6 +249,29 @@ where
 fn event(frame: &[u8]) -> Bytes {
     [b"data: ", frame, b"\n\n"].concat().into()
 }
+
+/// As [`event`], with an id when the stream has one.
+fn numbered(stream: Option<&str>, seen: Seen, frame: &[u8]) -> Bytes {
+    match stream {
+        Some(stream) => [
+            b"id: ",
+            event_id(stream, seen).as_bytes(),
+            b"\n",
+            &event(frame)[..],
+        ]
+        .concat()
+        .into(),
+        None => event(frame),
+    }
+}
+
+/// an id and no data, so that a stream that is cut before its first message can be resumed.
+fn first(stream: &str, seen: Seen) -> Bytes {
+    format!("id: {}\nretry: {RETRY_MS}\ndata: \n\n", event_id(stream, seen)).into()
+}
+
+/// How long a client waits before it resumes a stream, in milliseconds.
+const RETRY_MS: u32 = 1_000;
 
 fn comment() -> Bytes {
     Bytes::from_static(b": still here\n\n")

@@ -63,7 +63,8 @@ fn kinds() -> Vec<Request> {
             task: task.clone(),
             responses,
         },
-        Request::CancelTask { task },
+        Request::CancelTask { task: task.clone() },
+        Request::TaskResult { task },
         Request::Listen(Filter::default()),
     ]
 }
@@ -80,9 +81,10 @@ async fn bytes(world: &World, caller: &Caller, request: Request) -> Vec<u8> {
         request,
         name_header_missing: false,
     };
-    match world.dispatch.handle(caller, incoming).await {
+    match world.dispatch.handle(caller, None, incoming).await {
         Handled::Reply(reply) => edge::render(&reply, &id),
         Handled::Call(_) => panic!("no call was made"),
+        Handled::Wait(waiting) => edge::render(&waiting.finish().await, &id),
         Handled::Listen(mut listener) => {
             let mut all = Vec::new();
             loop {

@@ -12,6 +12,8 @@ mod hold;
 mod join;
 mod program_text;
 mod reasons;
+mod session_client;
+mod sessions;
 mod streams;
 mod support;
 mod wait;

@@ -130,13 +130,16 @@ impl World {
         self.open.send_replace(true);
     }
 
-    pub(crate) async fn send(&self, request: Request<HttpBody>) -> (u16, Vec<u8>) {
-        let response = self
-            .router
+    pub(crate) async fn respond(&self, request: Request<HttpBody>) -> axum::response::Response {
+        self.router
             .clone()
             .oneshot(request)
             .await
-            .expect("a router answers");
+            .expect("a router answers")
+    }
+
+    pub(crate) async fn send(&self, request: Request<HttpBody>) -> (u16, Vec<u8>) {
+        let response = self.respond(request).await;
         let status = response.status().as_u16();
         let bytes = tokio::time::timeout(PATIENCE, response.into_body().collect());
         (
@@ -410,6 +413,7 @@ pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         ttl: Span::seconds(600),
         promote_after: Span::seconds(3600),
         asks_first: false,
+        asks_again: false,
         needs: Answers::default(),
         holding: Holding::default(),
         arguments: Arc::new(Named),

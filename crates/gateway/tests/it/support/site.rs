@@ -261,7 +261,7 @@ impl Server {
             request,
             name_header_missing: false,
         };
-        self.dispatch.handle(caller, incoming).await
+        self.dispatch.handle(caller, None, incoming).await
     }
 
     /// A call of the local user's, held or answered.
@@ -298,7 +298,7 @@ impl Server {
         match self.call(saying, tool, json!({})).await {
             Handled::Call(held) => *held,
             Handled::Reply(reply) => panic!("answered at once: {reply:?}"),
-            Handled::Listen(_) => panic!("a stream"),
+            Handled::Listen(_) | Handled::Wait(_) => panic!("a stream"),
         }
     }
 
@@ -307,7 +307,7 @@ impl Server {
         match self.call(saying, tool, arguments).await {
             Handled::Call(held) => result(held.finish().await),
             Handled::Reply(reply) => result(*reply),
-            Handled::Listen(_) => panic!("a stream"),
+            Handled::Listen(_) | Handled::Wait(_) => panic!("a stream"),
         }
     }
 

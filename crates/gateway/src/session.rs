@@ -1,0 +1,342 @@
+//! What a client with a session was told, and on which of its streams.
+//!
+//! Made by `dispatch` from a sealed session id or by a pipe; read by the streams of the session. It is memory
+//! only, and nothing is lost with it: the id says what was agreed, and what a stream says is derived from rows.
+//! A question goes to one stream of a session at a time: one that waits for its task, else the shared one,
+//! else to the first that opens.
+
+pub(crate) mod feed;
+pub(crate) mod seal;
+pub(crate) mod shared;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use longhaul_core::{QuestionKey, TaskId};
+use longhaul_mcp::{RequestId, edge::Peer, request::LogLevel};
+use longhaul_store::Owner;
+use tokio::sync::{oneshot, watch};
+
+/// The most tasks that the shared stream of a session follows; past it, the one that was followed first goes.
+pub const FOLLOWED_MAX: usize = 1_000;
+/// The most answers that are remembered until their streams have seen them.
+const ANSWERED_MAX: usize = 256;
+
+/// One session.
+pub struct Session {
+    key: String,
+    owner: Owner,
+    peer: Peer,
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+}
+
+struct State {
+    level: Option<LogLevel>,
+    /// What the shared stream follows, and whether the client was handed the task.
+    followed: BTreeMap<TaskId, bool>,
+    order: VecDeque<TaskId>,
+    /// The streams that wait for one task, the oldest first.
+    own: BTreeMap<TaskId, Vec<u64>>,
+    shared: Option<u64>,
+    /// The session has one stream, a pipe, and it carries everything.
+    is_pipe: bool,
+    /// Which open stream a question was sent on.
+    asked: BTreeMap<(TaskId, QuestionKey), u64>,
+    /// The ids of questions that the client answered itself, until their stream has seen that they are settled.
+    answered: BTreeSet<String>,
+    streams: u64,
+    /// The requests that wait for their reply, and how to tell that their client does not any more.
+    waits: BTreeMap<RequestId, (u64, oneshot::Sender<Option<String>>)>,
+}
+
+impl State {
+    fn carrier(&self, task: TaskId) -> Option<u64> {
+        let first = self.own.get(&task).and_then(|own| own.first().copied());
+        match first {
+            Some(own) if !self.is_pipe => Some(own),
+            Some(_) | None => self.shared,
+        }
+    }
+}
+
+/// A request that waits for its reply.
+pub(crate) struct Wait {
+    session: Arc<Session>,
+    request: RequestId,
+    number: u64,
+    receiver: oneshot::Receiver<Option<String>>,
+}
+
+impl Wait {
+    /// Resolves when the client waits no longer, with the reason that it gave.
+    pub(crate) async fn given_up(&mut self) -> Option<String> {
+        match (&mut self.receiver).await {
+            Ok(reason) => reason,
+            // Another request took the id; this one is waited for all the same.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        if state
+            .waits
+            .get(&self.request)
+            .is_some_and(|(number, _)| *number == self.number)
+        {
+            state.waits.remove(&self.request);
+        }
+    }
+}
+
+/// A stream's place in its session. Dropping it makes its questions free for another stream.
+pub(crate) struct Carriage {
+    session: Arc<Session>,
+    /// The task that the stream waits for; `None` for the shared stream.
+    task: Option<TaskId>,
+    number: u64,
+    changed: watch::Receiver<u64>,
+}
+
+impl Session {
+    /// A session as it was agreed. `key` names it among the sessions of its owner and is no secret. A pipe's
+    /// only stream carries everything.
+    pub(crate) fn new(key: String, owner: Owner, peer: Peer, is_pipe: bool) -> Arc<Session> {
+        Arc::new(Session {
+            key,
+            owner,
+            peer,
+            state: Mutex::new(State {
+                level: None,
+                followed: BTreeMap::new(),
+                order: VecDeque::new(),
+                own: BTreeMap::new(),
+                shared: None,
+                is_pipe,
+                asked: BTreeMap::new(),
+                answered: BTreeSet::new(),
+                streams: 0,
+                waits: BTreeMap::new(),
+            }),
+            changed: watch::Sender::new(0),
+        })
+    }
+
+    /// Names the session among those of its owner; no secret.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whose session it is.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// What the client and the server agreed on.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The least grave log messages that the client wants; `None` when it said nothing.
+    pub(crate) fn level(&self) -> Option<LogLevel> {
+        self.lock().level
+    }
+
+    pub(crate) fn set_level(&self, level: LogLevel) {
+        self.lock().level = Some(level);
+    }
+
+    /// The shared stream tells of this task from now on; of its status too when it was handed out.
+    pub(crate) fn follow(&self, task: TaskId, handed_out: bool) {
+        let mut state = self.lock();
+        match state.followed.get_mut(&task) {
+            Some(known) => {
+                if *known || !handed_out {
+                    return;
+                }
+                *known = true;
+            }
+            None => {
+                state.followed.insert(task, handed_out);
+                state.order.push_back(task);
+                if state.order.len() > FOLLOWED_MAX
+                    && let Some(oldest) = state.order.pop_front()
+                {
+                    state.followed.remove(&oldest);
+                }
+            }
+        }
+        drop(state);
+        self.tell();
+    }
+
+    pub(crate) fn unfollow(&self, task: TaskId) {
+        let mut state = self.lock();
+        state.followed.remove(&task);
+        state.order.retain(|followed| *followed != task);
+    }
+
+    /// What the shared stream follows.
+    pub(crate) fn followed(&self) -> BTreeMap<TaskId, bool> {
+        self.lock().followed.clone()
+    }
+
+    /// Whether the session's only stream is a pipe.
+    pub(crate) fn is_pipe(&self) -> bool {
+        self.lock().is_pipe
+    }
+
+    /// The client answered this question of ours itself, so it needs no word that the question is settled.
+    pub(crate) fn answered(&self, id: &str) {
+        let mut state = self.lock();
+        if state.answered.len() == ANSWERED_MAX {
+            state.answered.pop_first();
+        }
+        state.answered.insert(id.to_owned());
+    }
+
+    /// The question is to be asked again, under a new id.
+    pub(crate) fn ask_again(&self, task: TaskId, key: QuestionKey) {
+        self.lock().asked.remove(&(task, key));
+        self.tell();
+    }
+
+    /// A request of this session waits for its reply from now on.
+    pub(crate) fn waiting(self: &Arc<Session>, request: &RequestId) -> Wait {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        state.streams += 1;
+        let number = state.streams;
+        state.waits.insert(request.clone(), (number, sender));
+        drop(state);
+        Wait {
+            session: Arc::clone(self),
+            request: request.clone(),
+            number,
+            receiver,
+        }
+    }
+
+    /// The client waits no longer for the reply to this request. One that is not known is ignored.
+    pub(crate) fn give_up(&self, request: &RequestId, reason: Option<String>) {
+        if let Some((_, sender)) = self.lock().waits.remove(request) {
+            // A wait that has just ended needs no word.
+            let _ = sender.send(reason);
+        }
+    }
+
+    /// A stream that waits for one task.
+    pub(crate) fn own_stream(self: &Arc<Session>, task: TaskId) -> Carriage {
+        let mut state = self.lock();
+        state.streams += 1;
+        let number = state.streams;
+        state.own.entry(task).or_default().push(number);
+        drop(state);
+        self.carriage(Some(task), number)
+    }
+
+    /// The stream for everything that belongs to no other. A newer one takes the place of the one before.
+    pub(crate) fn shared_stream(self: &Arc<Session>) -> Carriage {
+        let mut state = self.lock();
+        state.streams += 1;
+        let number = state.streams;
+        if let Some(before) = state.shared.replace(number) {
+            state.asked.retain(|_, stream| *stream != before);
+        }
+        drop(state);
+        self.tell();
+        self.carriage(None, number)
+    }
+
+    fn carriage(self: &Arc<Session>, task: Option<TaskId>, number: u64) -> Carriage {
+        Carriage {
+            session: Arc::clone(self),
+            task,
+            number,
+            changed: self.changed.subscribe(),
+        }
+    }
+
+    /// Streams look again.
+    fn tell(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Carriage {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Whether this is the stream on which the session is told of the task.
+    pub(crate) fn carries(&self, task: TaskId) -> bool {
+        self.session.lock().carrier(task) == Some(self.number)
+    }
+
+    /// Takes the question for this stream: true when it is to be sent here, now.
+    pub(crate) fn claim(&self, task: TaskId, key: QuestionKey) -> bool {
+        let mut state = self.session.lock();
+        if state.carrier(task) != Some(self.number) || state.asked.contains_key(&(task, key)) {
+            return false;
+        }
+        state.asked.insert((task, key), self.number);
+        true
+    }
+
+    /// Whether the question was sent on this stream and still is to be answered there.
+    pub(crate) fn holds(&self, task: TaskId, key: QuestionKey) -> bool {
+        self.session.lock().asked.get(&(task, key)) == Some(&self.number)
+    }
+
+    /// The question is settled. True when the client did not answer it itself and should know.
+    pub(crate) fn settle(&self, task: TaskId, key: QuestionKey, id: &str) -> bool {
+        let mut state = self.session.lock();
+        state.asked.remove(&(task, key));
+        !state.answered.remove(id)
+    }
+
+    /// Whether a newer stream has taken the place of this shared one.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.task.is_none() && self.session.lock().shared != Some(self.number)
+    }
+
+    /// Resolves when the session's streams should look again. Safe to drop and call again.
+    pub(crate) async fn changed(&mut self) {
+        if self.changed.changed().await.is_err() {
+            // The session holds the sender, and this holds the session.
+            std::future::pending().await
+        }
+    }
+}
+
+impl Drop for Carriage {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        let number = self.number;
+        state.asked.retain(|_, stream| *stream != number);
+        match self.task {
+            Some(task) => {
+                if let Some(own) = state.own.get_mut(&task) {
+                    own.retain(|stream| *stream != number);
+                    if own.is_empty() {
+                        state.own.remove(&task);
+                    }
+                }
+            }
+            None if state.shared == Some(number) => state.shared = None,
+            None => {}
+        }
+        drop(state);
+        self.session.tell();
+    }
+}

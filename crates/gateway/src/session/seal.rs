@@ -1,0 +1,96 @@
+//! Session ids: what was agreed at `initialize`, sealed for one owner.
+//!
+//! Nothing is stored at `initialize`, and a session outlives its server and is known to every replica. An id that
+//! was altered, made for another owner or is too old is refused without saying why. What ends before its time, or
+//! is set later, is kept by `dispatch` under the id's digest.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use chacha20poly1305::{
+    KeyInit as _, XChaCha20Poly1305, XNonce,
+    aead::{Aead as _, Payload},
+};
+use longhaul_core::Millis;
+use longhaul_mcp::edge::Peer;
+use longhaul_store::Owner;
+use sha2::{Digest as _, Sha256};
+
+use crate::sealed_id::{Keys, owner_digest};
+
+/// The longest id that is looked at, in bytes.
+const TEXT_MAX: usize = 2_048;
+const PREFIX: &str = "lhs1.";
+const NONCE: usize = 24;
+const OWNER: usize = 16;
+const TIME: usize = 8;
+
+/// Seals and opens session ids.
+pub(crate) struct Sealer {
+    key: XChaCha20Poly1305,
+}
+
+/// What a genuine id says.
+pub(crate) struct Opened {
+    /// What was agreed.
+    pub(crate) peer: Peer,
+    /// When the id is worth nothing any more.
+    pub(crate) expires_at: Millis,
+}
+
+impl Sealer {
+    /// A sealer under the server's keys.
+    pub(crate) fn new(keys: &Keys) -> Sealer {
+        Sealer {
+            key: XChaCha20Poly1305::new(&keys.purpose("session").into()),
+        }
+    }
+
+    /// A new id for one owner, of visible ASCII. `nonce` is random.
+    pub(crate) fn seal(&self, owner: &Owner, opened: &Opened, nonce: [u8; NONCE]) -> String {
+        let mut plain = Vec::new();
+        plain.extend_from_slice(&owner_digest(owner));
+        plain.extend_from_slice(&opened.expires_at.0.to_be_bytes());
+        serde_json::to_writer(&mut plain, &opened.peer).expect("a peer always serializes");
+        let payload = Payload {
+            msg: &plain,
+            aad: PREFIX.as_bytes(),
+        };
+        let sealed = self
+            .key
+            .encrypt(&XNonce::from(nonce), payload)
+            .expect("sealing a few bytes in memory cannot fail");
+        format!(
+            "{PREFIX}{}",
+            URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())
+        )
+    }
+
+    /// Opens an id that was made for this owner and is still good.
+    pub(crate) fn open(&self, text: &str, owner: &Owner, now: Millis) -> Option<Opened> {
+        if text.len() > TEXT_MAX {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE>()?;
+        let payload = Payload {
+            msg: sealed,
+            aad: PREFIX.as_bytes(),
+        };
+        let plain = self.key.decrypt(&XNonce::from(*nonce), payload).ok()?;
+        let (for_owner, rest) = plain.split_first_chunk::<OWNER>()?;
+        let (expires_at, peer) = rest.split_first_chunk::<TIME>()?;
+        let opened = Opened {
+            expires_at: Millis(u64::from_be_bytes(*expires_at)),
+            peer: serde_json::from_slice(peer).ok()?,
+        };
+        (*for_owner == owner_digest(owner) && now < opened.expires_at).then_some(opened)
+    }
+}
+
+/// Names a session in the store and beside its tasks; no secret, and the id does not follow from it.
+pub(crate) fn key(id: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(b"longhaul session\0");
+    hash.update(id.as_bytes());
+    let digest: [u8; 32] = hash.finalize().into();
+    digest[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,164 @@
+//! The stream of a session that belongs to no single request: the GET stream over HTTP, or the pipe.
+//!
+//! It tells of every task that the session has to do with: questions that no other stream carries, changes of
+//! status, and progress where no other stream shows it. Every tick passes the gate. Nothing queues but
+//! what one look at one row gave.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longhaul_core::TaskId;
+use longhaul_engine::watch::Watcher;
+use longhaul_mcp::Push;
+
+use super::{
+    Carriage, Session,
+    feed::{Feed, Seen},
+};
+use crate::{dispatch::Dispatch, gate::Action, identity::Caller, quota::Place};
+
+/// One shared stream.
+pub(crate) struct Shared {
+    _place: Option<Place>,
+    dispatch: Dispatch,
+    caller: Caller,
+    carriage: Carriage,
+    watcher: Watcher,
+    feeds: BTreeMap<TaskId, Told>,
+    ready: VecDeque<Push>,
+    send: String,
+}
+
+struct Told {
+    feed: Feed,
+    handed_out: bool,
+    /// What the client last read of the task's status.
+    status: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        dispatch: Dispatch,
+        caller: Caller,
+        session: &std::sync::Arc<Session>,
+        send: String,
+        place: Option<Place>,
+    ) -> Shared {
+        let watcher = dispatch.watcher();
+        Shared {
+            _place: place,
+            dispatch,
+            caller,
+            carriage: session.shared_stream(),
+            watcher,
+            feeds: BTreeMap::new(),
+            ready: VecDeque::new(),
+            send,
+        }
+    }
+
+    /// The next thing to tell; `None` when a newer stream has taken the place of this one. Safe to drop and call
+    /// again.
+    pub(crate) async fn next(&mut self) -> Option<Push> {
+        loop {
+            if let Some(push) = self.ready.pop_front() {
+                return Some(push);
+            }
+            if self.carriage.is_replaced() {
+                return None;
+            }
+            let new = self.follow();
+            if !new.is_empty() {
+                for task in new {
+                    self.look(task).await;
+                }
+                continue;
+            }
+            tokio::select! {
+                changes = self.watcher.next() => {
+                    for (task, _) in changes {
+                        self.look(task).await;
+                    }
+                }
+                () = self.carriage.changed() => {
+                    let known: Vec<TaskId> = self.feeds.keys().copied().collect();
+                    for task in known {
+                        self.look(task).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Follows what the session follows; returns what is new.
+    fn follow(&mut self) -> Vec<TaskId> {
+        let session = self.carriage.session();
+        let followed = session.followed();
+        let gone: Vec<TaskId> = self
+            .feeds
+            .keys()
+            .copied()
+            .filter(|task| !followed.contains_key(task))
+            .collect();
+        for task in gone {
+            self.feeds.remove(&task);
+            self.watcher.unfollow(task);
+        }
+        let mut new = Vec::new();
+        for (task, handed_out) in followed {
+            if let Some(told) = self.feeds.get_mut(&task) {
+                told.handed_out |= handed_out;
+                continue;
+            }
+            let answers = session.peer().client.answers;
+            let feed = Feed::new(self.send.clone(), None, answers, Seen::default());
+            self.feeds.insert(
+                task,
+                Told {
+                    feed,
+                    handed_out,
+                    status: None,
+                },
+            );
+            self.watcher.follow(task, 0);
+            new.push(task);
+        }
+        new
+    }
+
+    async fn look(&mut self, task: TaskId) {
+        let Some(told) = self.feeds.get_mut(&task) else {
+            return;
+        };
+        let Ok((row, now)) = self.dispatch.own_row(&self.caller, Action::Listen, task).await else {
+            self.forget(task);
+            return;
+        };
+        let view = self.dispatch.view(&row, now);
+        if told.handed_out {
+            told.feed.handed_out(&view.id);
+        }
+        self.ready.extend(told.feed.look(&self.carriage, &row));
+        let finished = row.task.is_finished();
+        if told.handed_out {
+            let status = format!("{:?} {:?}", discriminant(&view), view.status_message);
+            // What the client read when it was handed the task is not told again.
+            if told.status.as_ref().is_some_and(|before| *before != status) || finished {
+                self.ready.push_back(Push::Task(view));
+            }
+            told.status = Some(status);
+        }
+        if finished {
+            self.forget(task);
+        }
+    }
+
+    fn forget(&mut self, task: TaskId) {
+        self.carriage.session().unfollow(task);
+        self.feeds.remove(&task);
+        self.watcher.unfollow(task);
+    }
+}
+
+fn discriminant(view: &longhaul_mcp::TaskView) -> std::mem::Discriminant<longhaul_core::Phase> {
+    std::mem::discriminant(&view.phase)
+}
