@@ -179,8 +179,14 @@ fn envelope() -> Obj {
     frame
 }
 
+/// A frame on one line. What is relayed as it was written may have line ends between its tokens; inside
+/// strings they are escaped.
 fn bytes(frame: &Obj) -> Vec<u8> {
     let mut text = String::new();
     frame.write(&mut text);
-    text.into_bytes()
+    let mut bytes = text.into_bytes();
+    for byte in bytes.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    bytes
 }

@@ -48,10 +48,6 @@ impl Writer {
     }
 
     async fn queue(&self, mut line: Vec<u8>, written: Option<oneshot::Sender<()>>) {
-        // What is relayed as it was written may have line ends between its tokens; inside strings they are escaped.
-        for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-            *byte = b' ';
-        }
         line.push(b'\n');
         // Nobody reads any more when this fails.
         let _ = self.queue.send(Queued { line, written }).await;

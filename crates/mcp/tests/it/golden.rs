@@ -3,6 +3,7 @@
 use longhaul_core::{Body, Outcome, Phase, QuestionKey, Reason, task::CancelledBy};
 use longhaul_mcp::{
     Push, Reply, RequestId, RpcError, TaskView, Tool,
+    frame::Raw,
     reply::{
         Annotations, Cache, CacheScope, Discovery, InputRequest, OpenQuestion, Progress, TaskSupport,
         ToolPage,
@@ -634,4 +635,16 @@ fn an_error_without_a_readable_id_has_none() {
         shown,
         br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}"#
     );
+}
+
+#[test]
+fn a_frame_is_one_line_however_what_it_relays_was_written() {
+    let result = Raw::parse("{\"content\":\n[{\"type\":\r\n\"text\",\"text\":\"a\\nb\"}]}").expect("JSON");
+    let frame = render(&Reply::Result(result), &RequestId::Integer(7));
+    assert!(
+        !frame.iter().any(|byte| matches!(byte, b'\n' | b'\r')),
+        "one line"
+    );
+    let frame: Value = serde_json::from_slice(&frame).expect("JSON");
+    assert_eq!(frame["result"]["content"][0]["text"], "a\nb");
 }
