@@ -38,7 +38,10 @@ pub use guard::Allowed;
 use crate::{
     catalog::Catalog,
     dispatch::{As, Conversation, Dispatch, Handled},
-    http::event_id::StreamId,
+    http::{
+        event_id::{EventIds, StreamId},
+        sse::Begins,
+    },
     identity::{Caller, Origin},
     session::Session,
 };
@@ -273,7 +276,8 @@ async fn serve_session(
                 request: id.clone(),
                 reply: As::Result,
             });
-            sse::steps(shared, session, id, *held, stream)
+            let ids = stream.and_then(|stream| EventIds::of(&stream, event_id::From::default()));
+            sse::steps(shared, session, id, *held, ids, Begins::Anew)
         }
         Handled::Call(held) => {
             let reply = held.finish().await;
@@ -286,7 +290,8 @@ async fn serve_session(
                 request: id.clone(),
                 reply: As::Outcome,
             });
-            sse::steps(shared, session, id, *waiting, stream)
+            let ids = stream.and_then(|stream| EventIds::of(&stream, event_id::From::default()));
+            sse::steps(shared, session, id, *waiting, ids, Begins::Anew)
         }
         Handled::Wait(waiting) => {
             let ended = tokio::time::timeout(shared.limits.result_wait, waiting.finish()).await;

@@ -31,6 +31,7 @@ pub struct Session {
     peer: Peer,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
+    over: watch::Sender<bool>,
 }
 
 struct State {
@@ -124,6 +125,7 @@ impl Session {
                 waits: BTreeMap::new(),
             }),
             changed: watch::Sender::new(0),
+            over: watch::Sender::new(false),
         })
     }
 
@@ -184,6 +186,17 @@ impl Session {
     /// What the shared stream follows.
     pub(crate) fn followed(&self) -> BTreeMap<TaskId, bool> {
         self.lock().followed.clone()
+    }
+
+    /// The session is over: its streams end.
+    pub(crate) fn end(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Resolves when the session is over.
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as the session, so the wait ends in no other way.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
     /// Whether the session's only stream is a pipe.

@@ -201,7 +201,7 @@ impl Held {
         }
         let looked = match &row.task.phase {
             Phase::Finished(outcome) => {
-                if self.client.takes != Takes::Never && !row.hidden {
+                if self.takes_task() && !row.hidden {
                     return self.hand_out(&row).await;
                 }
                 let reply = plain_reply(outcome);
@@ -219,9 +219,14 @@ impl Held {
         self.within_limit(&row, looked).await
     }
 
+    /// Whether the call may end as a task.
+    fn takes_task(&self) -> bool {
+        self.client.takes != Takes::Never && self.terms.task_support != TaskSupport::Forbidden
+    }
+
     /// Whether it is time to hand out the task to a client that takes tasks.
     fn becomes_task(&self, row: &Row) -> bool {
-        if self.client.takes == Takes::Never || self.terms.task_support == TaskSupport::Forbidden {
+        if !self.takes_task() {
             return false;
         }
         let required = self.terms.task_support == TaskSupport::Required;
@@ -271,8 +276,7 @@ impl Held {
             .iter()
             .all(|asked| matches!(asked.state, QuestionState::Open { .. }));
         let before_task = self.terms.asks_first && row.hidden && nothing_answered;
-        let takes_task =
-            self.client.takes != Takes::Never && self.terms.task_support != TaskSupport::Forbidden;
+        let takes_task = self.takes_task();
         if takes_task && !before_task {
             return self.hand_out(row).await;
         }

@@ -99,6 +99,7 @@ impl Dispatch {
         self.keep_session(caller, session, "session_ended", |kept| kept.ended = true)
             .await?;
         self.inner.sessions.forget(session.key());
+        session.end();
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Ids of events on the streams of sessions: `<stream>.<version>`.
 //!
 //! A stream's part says what it was for, so that any replica can go on with it from the row; the version's part
-//! says how far its client has come. A client can forge both: it learns nothing but what its own tasks tell it.
+//! says how far its client has come, and has a number besides, so that no two are equal. A client can forge both: it learns nothing but what its own tasks tell it.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use longhaul_mcp::RequestId;
@@ -63,21 +63,52 @@ fn word(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// The id of the event after which the client has seen so much.
-pub(super) fn event_id(stream: &str, seen: Seen) -> String {
-    format!("{stream}.{}-{}", seen.version, seen.asked)
+/// Makes the ids of one stream's events.
+pub(super) struct EventIds {
+    stream: String,
+    seen: Seen,
+    number: u32,
 }
 
-/// The stream and what its client has seen, from a `Last-Event-ID`; `None` for an id of no such stream.
-pub(super) fn parse(text: &str) -> Option<(StreamId, Seen)> {
+impl EventIds {
+    /// The ids of a stream, from where its client is.
+    pub(super) fn of(stream: &StreamId, from: From) -> Option<EventIds> {
+        Some(EventIds {
+            stream: stream.text()?,
+            seen: from.seen,
+            number: from.number,
+        })
+    }
+
+    /// The id of the next event; `question` is the number of the question that it asks.
+    pub(super) fn next(&mut self, version: u64, question: Option<u32>) -> String {
+        self.seen.version = self.seen.version.max(version);
+        self.seen.asked = self.seen.asked.max(question.unwrap_or(0));
+        self.number = self.number.wrapping_add(1);
+        let Seen { version, asked } = self.seen;
+        format!("{}.{version}-{asked}-{}", self.stream, self.number)
+    }
+}
+
+/// Where a stream goes on: what its client has seen, and the number of its last event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct From {
+    pub(super) seen: Seen,
+    pub(super) number: u32,
+}
+
+/// The stream, and where it goes on, from a `Last-Event-ID`; `None` for an id of no such stream.
+pub(super) fn parse(text: &str) -> Option<(StreamId, From)> {
     if text.len() > TEXT_MAX {
         return None;
     }
     let (stream, version) = text.rsplit_once('.')?;
-    let (version, asked) = version.split_once('-')?;
+    let mut parts = version.split('-');
     let seen = Seen {
-        version: version.parse().ok()?,
-        asked: asked.parse().ok()?,
+        version: parts.next()?.parse().ok()?,
+        asked: parts.next()?.parse().ok()?,
     };
-    Some((StreamId::parse(stream)?, seen))
+    let number = parts.next()?.parse().ok()?;
+    let from = From { seen, number };
+    parts.next().is_none().then_some((StreamId::parse(stream)?, from))
 }

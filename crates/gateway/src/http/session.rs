@@ -8,7 +8,13 @@ use axum::{
 };
 use longhaul_mcp::{RequestId, RpcError, edge, edge::Opening, header::Headers, rpc_error};
 
-use super::{Shared, accepts_stream, event_id, json, sse, text};
+use super::{
+    Shared, accepts_stream,
+    event_id::{self, EventIds},
+    json,
+    sse::{self, Begins},
+    text,
+};
 use crate::{
     dispatch::Line,
     identity::{Caller, Origin},
@@ -87,23 +93,26 @@ pub(super) async fn get(shared: Shared, headers: &HeaderMap) -> Response {
     let last = headers
         .get("last-event-id")
         .and_then(|last| event_id::parse(last.to_str().ok()?));
-    let Some((stream, seen)) = last else {
+    let Some((stream, from)) = last else {
         return match shared.dispatch.shared_stream(&caller, &session) {
-            Ok(stream) => sse::shared(shared, session.peer().version, stream),
+            Ok(stream) => sse::shared(shared, session, stream),
             Err(error) => json(429, edge::error(&error, None)),
         };
     };
     let line = Line {
         session: &session,
         send: stream.send.clone(),
-        seen,
+        seen: from.seen,
     };
     let resumed = shared
         .dispatch
         .resume_stream(&caller, &stream.name, stream.reply, line)
         .await;
     match resumed {
-        Ok(waiting) => sse::steps(shared, session, stream.request.clone(), waiting, Some(stream)),
+        Ok(waiting) => {
+            let ids = EventIds::of(&stream, from);
+            sse::steps(shared, session, stream.request, waiting, ids, Begins::Again)
+        }
         Err(error) => json(404, edge::error(&error, None)),
     }
 }

@@ -12,20 +12,18 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use longhaul_mcp::{
-    Reply, RequestId,
-    edge::{Edge, Version},
-};
+use longhaul_mcp::{Push, Reply, RequestId, edge::Edge};
 use tokio::sync::mpsc;
 
-use super::{
-    Shared,
-    event_id::{StreamId, event_id},
-};
+use super::{Shared, event_id::EventIds};
 use crate::{
     dispatch::{Held, Left, Step, Waiting},
     listen::{Listener, Tick},
-    session::{Session, feed::Seen, shared::Shared as SharedStream},
+    session::{
+        Session,
+        feed::{self, Seen},
+        shared::Shared as SharedStream,
+    },
 };
 
 /// The frames of one call: progress, then its reply.
@@ -109,15 +107,16 @@ pub(super) fn steps(
     session: Arc<Session>,
     id: RequestId,
     mut source: impl Steps,
-    stream_id: Option<StreamId>,
+    ids: Option<EventIds>,
+    begins: Begins,
 ) -> Response {
     let edge = Edge::Session(session.peer().version);
-    let prefix = stream_id.and_then(|stream| stream.text());
+    let mut ids = ids;
     let mut wait = session.waiting(&id);
     stream(move |sender| async move {
         let reader_time = shared.limits.reader_time;
-        if let Some(prefix) = &prefix
-            && !sender.send(first(prefix, source.seen()), reader_time).await
+        if let Some(ids) = &mut ids
+            && !sender.send(begins.with(ids), reader_time).await
         {
             return;
         }
@@ -127,10 +126,18 @@ pub(super) fn steps(
                 () = sender.gone() => return,
                 // no reply to what nobody waits for.
                 reason = wait.given_up() => return source.leave(Left::because(reason.as_deref())),
+                () = session.ended() => return,
                 next = next => match next {
                     Err(_) => (comment(), false),
-                    Ok(Step::Push(push)) => (numbered(prefix.as_deref(), source.seen(), &edge.push(&push, &id)), false),
-                    Ok(Step::Reply(reply)) => (numbered(prefix.as_deref(), source.seen(), &edge.render(&reply, &id)), true),
+                    Ok(Step::Push(push)) => {
+                        let asked = asked_by(&push);
+                        let frame = edge.push(&push, &id);
+                        (numbered(ids.as_mut(), source.seen().version, asked, &frame), false)
+                    }
+                    Ok(Step::Reply(reply)) => {
+                        let frame = edge.render(&reply, &id);
+                        (numbered(ids.as_mut(), source.seen().version, None, &frame), true)
+                    }
                 },
             };
             if !sender.send(frame, reader_time).await {
@@ -147,8 +154,8 @@ pub(super) fn steps(
 }
 
 /// The frames of a session's shared stream, until a newer one takes its place or the server drains.
-pub(super) fn shared(shared: Shared, version: Version, mut source: SharedStream) -> Response {
-    let edge = Edge::Session(version);
+pub(super) fn shared(shared: Shared, session: Arc<Session>, mut source: SharedStream) -> Response {
+    let edge = Edge::Session(session.peer().version);
     // No request is answered here; the id is for streams that have one.
     let id = RequestId::Integer(0);
     stream(move |sender| async move {
@@ -162,6 +169,7 @@ pub(super) fn shared(shared: Shared, version: Version, mut source: SharedStream)
             let frame = tokio::select! {
                 () = sender.gone() => return,
                 () = shared.dispatch.draining() => return,
+                () = session.ended() => return,
                 next = next => match next {
                     Err(_) => comment(),
                     Ok(Some(push)) => event(&edge.push(&push, &id)),
@@ -250,24 +258,46 @@ fn event(frame: &[u8]) -> Bytes {
     [b"data: ", frame, b"\n\n"].concat().into()
 }
 
-/// As [`event`], with an id when the stream has one.
-fn numbered(stream: Option<&str>, seen: Seen, frame: &[u8]) -> Bytes {
-    match stream {
-        Some(stream) => [
-            b"id: ",
-            event_id(stream, seen).as_bytes(),
-            b"\n",
-            &event(frame)[..],
-        ]
-        .concat()
-        .into(),
+/// As [`event`], with an id when the stream has some.
+fn numbered(ids: Option<&mut EventIds>, version: u64, asked: Option<u32>, frame: &[u8]) -> Bytes {
+    match ids {
+        Some(ids) => {
+            let id = ids.next(version, asked);
+            [b"id: ", id.as_bytes(), b"\n", &event(frame)[..]].concat().into()
+        }
         None => event(frame),
     }
 }
 
-/// an id and no data, so that a stream that is cut before its first message can be resumed.
-fn first(stream: &str, seen: Seen) -> Bytes {
-    format!("id: {}\nretry: {RETRY_MS}\ndata: \n\n", event_id(stream, seen)).into()
+/// The number of the question that a message asks.
+fn asked_by(push: &Push) -> Option<u32> {
+    match push {
+        Push::Question { id, .. } => feed::question_of(id).map(|(_, key)| key.0),
+        Push::Acknowledged(_)
+        | Push::Task(_)
+        | Push::ToolsChanged
+        | Push::Progress { .. }
+        | Push::Withdrawn { .. }
+        | Push::Log { .. } => None,
+    }
+}
+
+/// What a stream with ids begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// An id and no data, so that a stream that is cut before its first message can be resumed.
+    Anew,
+    /// Nothing that its client has read before.
+    Again,
+}
+
+impl Begins {
+    fn with(self, ids: &mut EventIds) -> Bytes {
+        match self {
+            Begins::Anew => format!("id: {}\nretry: {RETRY_MS}\ndata: \n\n", ids.next(0, None)).into(),
+            Begins::Again => format!("retry: {RETRY_MS}\n\n").into(),
+        }
+    }
 }
 
 /// How long a client waits before it resumes a stream, in milliseconds.

@@ -25,6 +25,8 @@ pub struct Field {
     pub kind: Kind,
     /// What it holds when nothing else is said; fits the field.
     pub default: Option<Value>,
+    /// Its choices have their titles in `enumNames`, as the tool wrote it.
+    pub has_names: bool,
 }
 
 /// What a field holds.
@@ -173,6 +175,7 @@ impl Field {
             description: reader.shown("description")?,
             is_required,
             default: schema.get("default").cloned(),
+            has_names: schema.contains_key("enumNames"),
             kind,
         };
         match &field.default {
@@ -233,8 +236,7 @@ impl Field {
         }
     }
 
-    /// The field's schema, for a client. Titled choices are written as `oneOf` and `anyOf`, whatever spelling
-    /// they came in.
+    /// The field's schema, for a client. Titled choices are spelt as they came.
     pub(super) fn schema(&self) -> Value {
         let mut out = Map::new();
         let mut put = |name: &str, value: Option<Value>| {
@@ -268,6 +270,16 @@ impl Field {
                 put("maximum", maximum.clone().map(Value::Number));
             }
             Kind::Boolean => put("type", Some(json!("boolean"))),
+            Kind::Choice(choices) if self.has_names => {
+                let values: Vec<&str> = choices.iter().map(|choice| &*choice.value).collect();
+                let names: Vec<&str> = choices
+                    .iter()
+                    .filter_map(|choice| choice.title.as_deref())
+                    .collect();
+                put("type", Some(json!("string")));
+                put("enum", Some(json!(values)));
+                put("enumNames", Some(json!(names)));
+            }
             Kind::Choice(choices) => {
                 put("type", Some(json!("string")));
                 let (keyword, list) = choice_list(choices, "oneOf");
