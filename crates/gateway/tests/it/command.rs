@@ -1071,6 +1071,7 @@ fn a_link_is_public_and_plain_or_it_is_not_shown() {
     }
 }
 
+// A-80a
 #[test]
 fn a_client_is_asked_what_every_client_that_samples_understands() {
     let message = json!({ "role": "user", "content": { "type": "text", "text": "Hi" } });
@@ -1102,6 +1103,7 @@ fn a_client_is_asked_what_every_client_that_samples_understands() {
     );
 }
 
+//
 #[test]
 fn a_form_is_checked_before_it_is_asked() {
     let ask = |question: Json| {

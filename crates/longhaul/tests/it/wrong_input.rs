@@ -175,7 +175,7 @@ fn a_body_over_the_limit_is_refused_before_it_is_read() {
     still_serves(&server);
 }
 
-// S4, B-19, K-12
+// S4, A-13, B-19, K-12
 #[test]
 fn a_foreign_host_or_origin_is_refused_and_the_setting_named() {
     let rig = Rig::new(CONFIG);

@@ -637,6 +637,7 @@ fn an_error_without_a_readable_id_has_none() {
     );
 }
 
+// A-29a
 #[test]
 fn a_frame_is_one_line_however_what_it_relays_was_written() {
     let result = Raw::parse("{\"content\":\n[{\"type\":\r\n\"text\",\"text\":\"a\\nb\"}]}").expect("JSON");
