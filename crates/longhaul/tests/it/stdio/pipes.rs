@@ -62,12 +62,7 @@ fn a_pipe_outlives_its_server_and_its_client_notices_nothing() {
 #[test]
 fn a_call_for_a_task_that_lost_its_server_happens_once() {
     let place = Place::new("");
-    let mut client = place.pipe();
-    let opened = client.ask_plainly(
-        "initialize",
-        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } }),
-    );
-    client.reply(opened);
+    let mut client = session(&place, json!({}));
     let call = json!({ "name": "says", "arguments": {}, "task": {} });
     // The server may be killed before, between and after: however often the call is sent, it is one task.
     for _ in 0..5 {
@@ -175,3 +170,109 @@ fn ten_pipes_killed_at_every_step_lose_nothing_and_leave_nothing() {
     });
     assert!(sockets.count() <= 8, "connections of dead pipes are open");
 }
+
+/// A client of the older generation, at a pipe, with its session open.
+fn session(place: &Place, capabilities: Value) -> Client {
+    let mut client = place.pipe();
+    let opened = client.ask_plainly(
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": { "name": "test", "version": "1" } }),
+    );
+    client.reply(opened);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    client
+}
+
+#[test]
+fn a_task_of_one_generation_is_found_by_a_client_of_the_other() {
+    let place = Place::new("");
+    let mut old = session(&place, json!({}));
+    let began = old.ask_plainly(
+        "tools/call",
+        json!({ "name": "counts", "arguments": {}, "task": {} }),
+    );
+    let task = old.reply(began)["result"]["task"]["taskId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    old.kill();
+    let mut new = place.pipe();
+    assert_eq!(
+        new.call("tasks/get", json!({ "taskId": task }))["result"]["status"],
+        "working"
+    );
+    let second = new.task("waits");
+    new.kill();
+    let mut old = session(&place, json!({}));
+    let waits = old.ask_plainly("tasks/result", json!({ "taskId": second }));
+    place.open();
+    assert_eq!(old.reply(waits)["result"]["content"][0]["text"], "over");
+    let listed = old.ask_plainly("tasks/list", json!({}));
+    let listed = old.reply(listed);
+    let ids: Vec<&str> = listed["result"]["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|task| task["taskId"].as_str())
+        .collect();
+    assert!(ids.contains(&&*task) && ids.contains(&&*second), "{listed}");
+    assert_eq!(place.runs(), 1);
+}
+
+#[test]
+fn a_wait_for_a_result_outlives_its_server() {
+    let place = Place::new("");
+    let mut client = session(&place, json!({}));
+    let began = client.ask_plainly(
+        "tools/call",
+        json!({ "name": "waits", "arguments": {}, "task": {} }),
+    );
+    let task = client.reply(began)["result"]["task"]["taskId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    place.until_runs("waits");
+    let waits = client.ask_plainly("tasks/result", json!({ "taskId": task }));
+    let ping = client.ask_plainly("ping", json!({}));
+    client.reply(ping);
+    place.signal_server(Signal::SIGKILL);
+    // The work ended with its server; the wait is told so by the next one.
+    let reply = client.reply(waits);
+    assert_eq!(reply["error"]["data"]["reason"], "interrupted", "{reply}");
+}
+
+#[test]
+fn a_question_comes_over_the_pipe_and_its_answer_goes_back() {
+    let place = Place::new(ASKS);
+    let mut client = session(&place, json!({ "elicitation": {} }));
+    let began = client.ask_plainly(
+        "tools/call",
+        json!({ "name": "asks", "arguments": {}, "task": {} }),
+    );
+    let task = client.reply(began)["result"]["task"]["taskId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let waits = client.ask_plainly("tasks/result", json!({ "taskId": task }));
+    let question = loop {
+        let frame = client.expect();
+        if frame["method"] == "elicitation/create" {
+            break frame;
+        }
+    };
+    assert_eq!(question["params"]["message"], "Which colour?");
+    client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept", "content": { "answer": "red" } } }));
+    let reply = client.reply(waits);
+    assert!(
+        reply["result"]["content"][0]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("red")),
+        "{reply}"
+    );
+}
+
+const ASKS: &str = r#"
+[tools.asks]
+description = "Asks for a colour."
+command = ["sh", "-c", "longhaul ask --text 'Which colour?' --choices red,green"]
+"#;
