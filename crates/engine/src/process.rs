@@ -82,6 +82,8 @@ pub struct Spec {
     pub idle_timeout: Option<Duration>,
     /// The most memory of the whole tree, in bytes; it is killed at once when it uses more. See [`shim`].
     pub memory_max: Option<u64>,
+    /// How much the tree gives way to other processes when the processors are busy, 0 to 19.
+    pub nice: u8,
     /// The time between TERM and KILL.
     pub grace: Duration,
     /// What is kept of its output.

@@ -262,6 +262,11 @@ impl Command {
             timeout: self.tool.timeout.map(span),
             idle_timeout: self.tool.idle_timeout.map(span),
             memory_max: self.tool.memory_max.map(|bytes| bytes.0),
+            nice: self
+                .tool
+                .nice
+                .try_into()
+                .expect("at most 19, as the configuration was checked"),
             grace: span(self.host.grace),
             limits: process::Limits {
                 output_max: bytes(limits.result_max),

@@ -219,6 +219,7 @@ impl Spec {
                 .collect(),
             grace_ms: u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX),
             memory_max: self.memory_max,
+            nice: self.nice,
         }
     }
 }

@@ -36,6 +36,7 @@ pub(super) struct Order {
     pub(super) env: Vec<(Text, Text)>,
     pub(super) grace_ms: u64,
     pub(super) memory_max: Option<u64>,
+    pub(super) nice: u8,
 }
 
 /// Text of the operating system, which need not be UTF-8.

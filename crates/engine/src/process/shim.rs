@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     // Refused only to a group's leader, which is in a group of its own already.
-    let _leader = setsid();
+    let leads = setsid().is_ok();
     become_subreaper()?;
     setrlimit(
         Resource::Core,
@@ -78,6 +78,7 @@ fn serve() -> io::Result<()> {
     let order = order::receive(&socket).inspect_err(|_| record::set_gone(&record))?;
     let grace = Duration::from_millis(order.grace_ms);
     let memory_max = order.memory_max;
+    give_way(order.nice, leads);
     let main = match record::set_begun(&record).and_then(|()| spawn(order, streams)) {
         Ok(pid) => pid,
         Err(error) => {
@@ -115,6 +116,18 @@ fn become_subreaper() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn become_subreaper() -> io::Result<()> {
     Ok(())
+}
+
+/// Lets other processes go first. A kernel that shares the processors among sessions is told for the session too, when
+/// it is this shim's own. What is refused costs order, not correctness.
+fn give_way(nice: u8, leads: bool) {
+    if nice == 0 {
+        return;
+    }
+    let _ = rustix::process::nice(i32::from(nice));
+    if leads && cfg!(target_os = "linux") {
+        let _ = std::fs::write("/proc/self/autogroup", nice.to_string());
+    }
 }
 
 fn tell(socket: &mut UnixStream, report: &Report) -> io::Result<()> {

@@ -36,6 +36,7 @@ fn command(directory: &TempDir, argv: &[&str]) -> Spec {
         timeout: None,
         idle_timeout: None,
         memory_max: None,
+        nice: 0,
         grace: Duration::from_millis(300),
         limits: Limits::default(),
         lines: Lines::Neither,

@@ -69,6 +69,7 @@ async fn run(directory: PathBuf, script: String, mark: String, grace_ms: u64) {
         timeout: None,
         idle_timeout: None,
         memory_max: None,
+        nice: 0,
         grace: Duration::from_millis(grace_ms),
         limits: Limits::default(),
         lines: Lines::Neither,

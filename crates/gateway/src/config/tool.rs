@@ -145,6 +145,9 @@ section! {
         idle_timeout: Option<Span> = "" in 1..=31536000000, since "0.1.0";
         /// The most memory of the program and all its children.
         memory_max: Option<Bytes> = "" in 1048576..=17592186044416, since "0.1.0";
+        /// How much the program and its children give way to other processes when the processors are busy; 0 is not
+        /// at all. The server and its clients stay responsive while tools compute.
+        nice: u32 = "10" in 0..=19, since "0.1.0";
         /// The most attempts at once; more wait in the queue.
         concurrency: u32 = "4" in 1..=1000, since "0.1.0";
         /// The exit codes that mean success.

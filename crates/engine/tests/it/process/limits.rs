@@ -80,3 +80,18 @@ async fn an_allocation_far_beyond_the_limit_fails_in_the_program_itself() {
     assert_eq!((ended.reason, ended.exit), (Reason::Exited, Some(Exit::Code(1))));
     assert!(String::from_utf8_lossy(&ended.error_tail).contains("MemoryError"));
 }
+
+#[tokio::test]
+async fn a_program_gives_way_as_much_as_it_is_told_to() {
+    let directory = directory();
+    let mut spec = script(&directory, "nice");
+    let before: u8 = String::from_utf8_lossy(&run(script(&directory, "nice")).await.output.bytes)
+        .trim()
+        .parse()
+        .expect("a number");
+    spec.nice = 7;
+    let said = String::from_utf8_lossy(&run(spec).await.output.bytes)
+        .trim()
+        .to_owned();
+    assert_eq!(said, (before + 7).min(19).to_string());
+}
