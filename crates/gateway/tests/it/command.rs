@@ -701,7 +701,7 @@ async fn binary_output_is_a_resource_and_a_large_one_only_its_size() {
     );
 }
 
-// B-54
+// A-88, B-54
 #[tokio::test(flavor = "multi_thread")]
 async fn json_is_structured_content_and_must_fit_its_schema() {
     let schema = "result = \"json\"\noutput_schema = { type = \"object\", required = [\"n\"] }";
