@@ -29,7 +29,7 @@ async function first() {
     const { tasks, declared } = await session();
     const start = async (name, args = {}) => {
         const declaration = toolDeclarationFromMcpTool(declared.get(name));
-        const execution = await tasks.callTool(name, args, { declaration, task: { preference: "prefer" } });
+        const execution = await tasks.callTool(name, args, { declaration, task: { preference: "prefer", retentionMs: 600_000 } });
         equal(execution.kind, "task");
         return execution;
     };
@@ -54,7 +54,9 @@ async function first() {
         else match(failed.error.message, /no such crate/);
         const erred = await outcome("errs");
         equal(erred.status, "failed");
-        equal(erred.error.code, -32050);
+        // In 2025-11-25 it does not ask for the error of a failed task: the status message is all that it has.
+        match(erred.error.message, /the index is locked/);
+        if (modern) equal(erred.error.code, -32050);
     });
     await rig.step("question", async () => {
         equal(text(resultFromTaskOutcome(await outcome("asks"))), "Hello, Ada!");

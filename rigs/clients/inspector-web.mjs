@@ -1,0 +1,184 @@
+// The web page of Inspector 2.12 in headless Chromium: every step is a click, and what the page says is read.
+
+import { spawn } from "node:child_process";
+import { createServer } from "node:net";
+
+import puppeteer from "puppeteer-core";
+
+import { LAUNCHER, environment } from "./inspector.mjs";
+import { main, rig, until } from "./steps.mjs";
+
+const modern = rig.generation === "2026-07-28";
+
+async function freePorts(count) {
+    const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
+    await Promise.all(servers.map((server) => new Promise((resolve) => server.once("listening", resolve))));
+    const ports = servers.map((server) => server.address().port);
+    await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+    return ports;
+}
+
+async function open() {
+    const [port, sandbox, apps] = await freePorts(3);
+    const web = spawn(
+        process.execPath,
+        [LAUNCHER, "--web", "--server-url", rig.url.href, "--transport", "http", "--protocol-era", modern ? "modern" : "legacy"],
+        {
+            env: {
+                ...environment,
+                CLIENT_PORT: String(port),
+                MCP_SANDBOX_PORT: String(sandbox),
+                MCP_APP_ORIGIN_PORT: String(apps),
+                DANGEROUSLY_OMIT_AUTH: "true",
+                MCP_AUTO_OPEN_ENABLED: "false",
+            },
+            stdio: "ignore",
+        },
+    );
+    const answers = () => fetch(`http://127.0.0.1:${port}/`).then((answer) => answer.ok, () => false);
+    await until(answers, (well) => well);
+    const browser = await puppeteer.launch({
+        executablePath: "/usr/bin/chromium",
+        args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+    });
+    const page = await browser.newPage();
+    await page.setViewport({ width: 1400, height: 1000 });
+    await page.goto(`http://127.0.0.1:${port}/`);
+    return {
+        page,
+        close: async () => {
+            await browser.close();
+            web.kill();
+        },
+    };
+}
+
+// What the page shows, and the clicks that a person would make.
+class Screen {
+    constructor(page) {
+        this.page = page;
+    }
+
+    async says(words) {
+        await this.page.waitForFunction((wanted) => document.body.innerText.includes(wanted), { timeout: 20_000 }, words);
+    }
+
+    shows(words) {
+        return this.page.evaluate((wanted) => document.body.innerText.includes(wanted), words);
+    }
+
+    // Clicks the last button of that name: a dialogue lies over what was there before.
+    async click(name, which = "button") {
+        const found = () =>
+            this.page.evaluateHandle(
+                (selector, wanted) =>
+                    [...document.querySelectorAll(selector)].findLast((element) => element.textContent.trim() === wanted),
+                which,
+                name,
+            );
+        const button = await until(found, (handle) => handle.asElement() !== null);
+        await button.asElement().evaluate((element) => element.click());
+    }
+
+    async type(label, words) {
+        const found = () =>
+            this.page.evaluateHandle((wanted) => {
+                const inputs = [...document.querySelectorAll("input")].filter((input) => input.type === "text");
+                return inputs.findLast((input) => input.labels?.[0]?.textContent.startsWith(wanted));
+            }, label);
+        const input = await until(found, (handle) => handle.asElement() !== null);
+        await input.asElement().evaluate((element) => {
+            element.focus();
+            element.select();
+        });
+        await this.page.keyboard.type(words);
+    }
+
+    async connect() {
+        // A click that comes before the page is ready goes nowhere.
+        const flip = async () => {
+            await this.page.$eval("input[role=switch]", (element) => element.checked || element.click());
+            return this.page.waitForFunction(() => /\bConnected\b/.test(document.body.innerText), { timeout: 4_000 });
+        };
+        await until(() => flip().catch(() => undefined), Boolean);
+        await this.click("Tools", "label");
+        await this.says("outlives");
+        await this.click("Tasks", "label");
+    }
+
+    // Runs a tool from its form; a client of 2025-11-25 asks for a task by a switch.
+    async run(tool, fields = {}) {
+        // A list that has just come may be drawn once more and forget the first click.
+        await until(async () => {
+            await this.click(tool);
+            return this.shows("Execute Tool");
+        }, Boolean);
+        for (const [label, words] of Object.entries(fields)) await this.type(label, words);
+        if (!modern && tool !== "echo") await this.asTask();
+        await this.click("Execute Tool");
+    }
+
+    async asTask() {
+        const found = () =>
+            this.page.evaluateHandle(() => {
+                const inputs = [...document.querySelectorAll("input")];
+                return inputs.find((input) => /task/i.test(input.labels?.[0]?.textContent ?? "") && input.type === "checkbox");
+            });
+        const box = await until(found, (handle) => handle.asElement() !== null);
+        if (!(await box.evaluate((input) => input.checked))) await box.evaluate((input) => input.click());
+    }
+}
+
+async function first() {
+    const { page, close } = await open();
+    const screen = new Screen(page);
+    try {
+        await screen.connect();
+        await rig.step("call", async () => {
+            await screen.run("echo", { words: "hello from the page" });
+            await screen.says("Results");
+            await screen.says("hello from the page");
+        });
+        await rig.step("poll", async () => {
+            await screen.run("slow", { seconds: "3" });
+            await screen.says("WORKING");
+            await screen.says("part 2 of 4");
+            await screen.says("COMPLETED");
+            await screen.says("worked for 3 s");
+        });
+        await rig.step("result", async () => {
+            await screen.run("fails");
+            await screen.says("no such crate");
+            await screen.run("errs");
+            await screen.says("the index is locked");
+        });
+        await rig.step("question", async () => {
+            await screen.run("asks");
+            await screen.says("Whom shall I greet?");
+            await screen.type("Name", "Ada");
+            await screen.click("Submit");
+            await screen.says("Hello, Ada!");
+        });
+        await rig.step("cancel", async () => {
+            await screen.run("endless");
+            await screen.click("Cancel Task");
+            await screen.says("CANCELLED");
+        });
+        if (!modern) {
+            const shown = /ID: (lh1[^\s]+)/.exec(await page.evaluate(() => document.body.innerText))?.[1];
+            await page.reload();
+            await rig.step("new connection", async () => {
+                await screen.connect();
+            });
+            await rig.step("list", async () => {
+                await screen.says(shown);
+            });
+        }
+    } finally {
+        await page.screenshot({ path: `${process.env.LONGHAUL_CLIENT_FOLDER}/page.png` });
+        await close();
+    }
+    await rig.leave({});
+}
+
+await main({ first });
