@@ -12,7 +12,10 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver},
+    },
     time::{Duration, Instant},
 };
 
@@ -39,8 +42,12 @@ const EVERY: &[&str] = &[
     "new connection",
     "restart",
 ];
+/// How many clients run at once.
+const WORKERS: usize = 3;
 /// The longest that one phase of one client may take.
 const PHASE_MAX: Duration = Duration::from_secs(240);
+/// The longest wait for the tools that are left running.
+const TOOLS_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let clients = Client::all()?;
@@ -60,30 +67,83 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     println!("installed in {} s", start.elapsed().as_secs());
     let results = empty_folder("clients/results")?;
     let mut server = Server::start(&binary, RIG, &results)?;
-    let mut runs = Vec::new();
-    for client in &wanted {
-        for transport in &client.transports {
-            let mut run = Run::new(client, *transport, &results);
-            run.first(&installed, &binary, &server.url())?;
-            runs.push(run);
-        }
-    }
-    println!("the server is killed with -9 and started again");
-    server.kill_and_start()?;
+    let mut runs: Vec<Run<'_>> = wanted
+        .iter()
+        .flat_map(|client| {
+            client
+                .transports
+                .iter()
+                .map(move |transport| (client, *transport))
+        })
+        .map(|(client, transport)| Run::new(client, transport, &results))
+        .collect();
+    let url = server.url();
+    side_by_side(&mut runs, |run| run.first(&installed, &binary, &url))?;
+    wait_for_running_tools(&runs)?;
+    println!("every server is killed with -9");
     for run in &mut runs {
-        run.later(&installed, &binary, &server.url())?;
+        run.crash();
     }
+    server.kill_and_start()?;
+    side_by_side(&mut runs, |run| run.later(&installed, &binary, &url))?;
     drop(server);
     report(&runs);
     println!("clients: {} s", start.elapsed().as_secs());
     compare(&runs, !arguments.is_empty())
 }
 
+/// Waits until each task that was left running has a process: only then a kill interrupts it.
+fn wait_for_running_tools(runs: &[Run<'_>]) -> Outcome {
+    let left = runs
+        .iter()
+        .filter(|run| {
+            run.left
+                .as_ref()
+                .is_some_and(|left| left.get("running").is_some())
+        })
+        .count();
+    let start = Instant::now();
+    let is_tool = |line: &[&[u8]]| {
+        line.first().is_some_and(|program| program.ends_with(b"python3")) && line.contains(&&b"outlives"[..])
+    };
+    while processes(is_tool).len() < left {
+        if start.elapsed() > TOOLS_MAX {
+            return Err("the tools that were left running do not run".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Does the work for each; several at once, since a client mostly waits.
+fn side_by_side<T: Send>(all: &mut [T], work: impl Fn(&mut T) -> Outcome + Sync) -> Outcome {
+    let open = Mutex::new(all.iter_mut());
+    let next = || open.lock().ok().and_then(|mut open| open.next());
+    let worker = || {
+        while let Some(one) = next() {
+            work(one)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+        })
+    })
+}
+
 /// How a client reaches the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transport {
+    /// The one server of all.
     Http,
+    /// A server that the client starts, for itself.
     Stdio,
+    /// A pipe that the client starts, into a server in the background.
+    Pipe,
 }
 
 impl Transport {
@@ -91,6 +151,7 @@ impl Transport {
         match name {
             "http" => Ok(Transport::Http),
             "stdio" => Ok(Transport::Stdio),
+            "pipe" => Ok(Transport::Pipe),
             _ => Err(format!("`clients.json`: unknown transport `{name}`")),
         }
     }
@@ -99,6 +160,7 @@ impl Transport {
         match self {
             Transport::Http => "http",
             Transport::Stdio => "stdio",
+            Transport::Pipe => "pipe",
         }
     }
 }
@@ -140,67 +202,84 @@ impl Client {
             steps,
         })
     }
-
-    fn stem(&self) -> &str {
-        self.script.split('.').next().unwrap_or(&self.script)
-    }
 }
 
 /// What the wanted clients need.
 struct Installed {
-    npm: Option<Npm>,
-    pythons: BTreeMap<String, PathBuf>,
-    crates: BTreeMap<String, PathBuf>,
+    node: Option<PathBuf>,
+    /// The folder with the scripts in JavaScript, beside their packages.
+    modules: Option<PathBuf>,
+    /// The interpreter of each script in Python, and the program of each crate.
+    programs: BTreeMap<String, PathBuf>,
+}
+
+/// A client that needs an interpreter or a build of its own.
+struct Part<'a> {
+    script: &'a str,
+    program: Option<PathBuf>,
+}
+
+impl Part<'_> {
+    fn install(&mut self) -> Outcome {
+        println!("installing what {} needs", self.script);
+        let program = match self.script.strip_suffix(".py") {
+            Some(stem) => packages::python(
+                &format!("{RIG}/requirements-{stem}.txt"),
+                &format!("clients/{stem}"),
+            )?,
+            None => build(self.script)?,
+        };
+        self.program = Some(program);
+        Ok(())
+    }
 }
 
 impl Installed {
     fn for_clients(clients: &[Client]) -> Result<Installed, String> {
-        let mut installed = Installed {
-            npm: None,
-            pythons: BTreeMap::new(),
-            crates: BTreeMap::new(),
-        };
-        for client in clients {
-            println!("installing {}", client.name);
-            let stem = client.stem();
-            match client.script.rsplit('.').next() {
-                Some("mjs") if installed.npm.is_none() => {
-                    installed.npm = Some(Npm::install(RIG, "clients/npm")?);
-                }
-                Some("mjs") => {}
-                Some("py") => {
-                    let requirements = format!("{RIG}/requirements-{stem}.txt");
-                    let interpreter = packages::python(&requirements, &format!("clients/{stem}"))?;
-                    installed.pythons.insert(client.script.clone(), interpreter);
-                }
-                _ => {
-                    installed.crates.insert(client.script.clone(), build(stem)?);
-                }
-            }
-        }
-        Ok(installed)
+        let scripts: BTreeSet<&str> = clients.iter().map(|client| client.script.as_str()).collect();
+        let is_module = |script: &&str| script.ends_with(".mjs");
+        let mut parts: Vec<Part<'_>> = scripts
+            .iter()
+            .filter(|script| !is_module(script))
+            .map(|script| Part {
+                script,
+                program: None,
+            })
+            .collect();
+        let modules = scripts.iter().any(is_module);
+        let npm = std::thread::scope(|scope| {
+            let npm = scope.spawn(|| modules.then(|| Npm::install(RIG, "clients/npm")).transpose());
+            side_by_side(&mut parts, Part::install)?;
+            npm.join()
+                .unwrap_or_else(|_| Err("installing the packages panicked".to_owned()))
+        })?;
+        let modules = npm.as_ref().map(scripts_beside_modules).transpose()?;
+        Ok(Installed {
+            node: npm.as_ref().map(Npm::node),
+            modules,
+            programs: parts
+                .into_iter()
+                .filter_map(|part| Some((part.script.to_owned(), part.program?)))
+                .collect(),
+        })
     }
 
     /// The program that runs a client's script.
     fn program(&self, script: &str) -> Result<Program, String> {
-        let path = root().join(RIG).join(script);
-        if let Some(program) = self.crates.get(script) {
-            return Ok(Program::new(program));
+        match (self.programs.get(script), &self.node, &self.modules) {
+            (Some(program), _, _) if script.ends_with(".py") => {
+                let path = root().join(RIG).join(script);
+                Ok(Program::new(program).args(["-B"]).args([path]))
+            }
+            (Some(program), _, _) => Ok(Program::new(program)),
+            (None, Some(node), Some(modules)) => Ok(Program::new(node).args([modules.join(script)])),
+            (None, _, _) => Err(format!("`{script}` needs what is not installed")),
         }
-        if let Some(interpreter) = self.pythons.get(script) {
-            return Ok(Program::new(interpreter).args(["-B"]).args([&path]));
-        }
-        let npm = self
-            .npm
-            .as_ref()
-            .ok_or_else(|| format!("`{script}` needs packages that are not installed"))?;
-        // Modules are looked for beside the script, so the scripts are put beside the modules.
-        Ok(Program::new(npm.node()).args([scripts(npm)?.join(script)]))
     }
 }
 
-/// The TypeScript clients, copied to where their packages are.
-fn scripts(npm: &Npm) -> Result<PathBuf, String> {
+/// The clients in JavaScript, copied to where their packages are: modules are looked for beside the script.
+fn scripts_beside_modules(npm: &Npm) -> Result<PathBuf, String> {
     for entry in fs::read_dir(root().join(RIG)).map_err(|error| format!("cannot list `{RIG}`: {error}"))? {
         let path = entry
             .map_err(|error| format!("cannot list `{RIG}`: {error}"))?
@@ -234,6 +313,8 @@ struct Run<'a> {
     /// Why each step failed; empty when it passed.
     steps: BTreeMap<String, String>,
     left: Option<Value>,
+    /// The client that left them, still connected.
+    peer: Option<Peer>,
 }
 
 impl Run<'_> {
@@ -244,6 +325,7 @@ impl Run<'_> {
             folder: results.join(format!("{}-{}", client.name, transport.name())),
             steps: BTreeMap::new(),
             left: None,
+            peer: None,
         }
     }
 
@@ -251,7 +333,7 @@ impl Run<'_> {
         format!("{}/{}", self.client.name, self.transport.name())
     }
 
-    /// Everything up to the tasks that are left. Over stdio the server is the client's own, and is killed here.
+    /// Everything up to the tasks that are left.
     fn first(&mut self, installed: &Installed, binary: &Path, url: &str) -> Outcome {
         fs::create_dir_all(&self.folder)
             .map_err(|error| format!("cannot make `{}`: {error}", self.folder.display()))?;
@@ -260,17 +342,26 @@ impl Run<'_> {
         if self.left.is_none() && !self.steps.contains_key("connect") {
             self.note("connect", "ended without leaving a task", Duration::ZERO);
         }
-        self.kill_servers();
-        peer.end();
+        self.peer = Some(peer);
         Ok(())
     }
 
+    /// Kills the servers of this run's own, then the client, as a crash of the machine would.
+    fn crash(&mut self) {
+        self.kill_servers();
+        if let Some(mut peer) = self.peer.take() {
+            peer.end();
+        }
+    }
+
     fn later(&mut self, installed: &Installed, binary: &Path, url: &str) -> Outcome {
-        if self.left.is_none() {
+        let returns = self.client.steps.iter().any(|step| step == "restart");
+        if self.left.is_none() || !returns {
             return Ok(());
         }
         let mut peer = self.start(installed, "later", binary, url)?;
         self.listen(&mut peer);
+        self.kill_servers();
         peer.end();
         Ok(())
     }
@@ -278,7 +369,7 @@ impl Run<'_> {
     fn start(&self, installed: &Installed, phase: &str, binary: &Path, url: &str) -> Result<Peer, String> {
         let target = match self.transport {
             Transport::Http => url.to_owned(),
-            Transport::Stdio => self.command(binary),
+            Transport::Stdio | Transport::Pipe => self.command(binary),
         };
         let mut program = installed
             .program(&self.client.script)?
@@ -291,26 +382,24 @@ impl Run<'_> {
         Peer::start(program, &self.folder.join(format!("{phase}.log")))
     }
 
-    /// The command of a server of the client's own, which writes its process id down first.
+    /// What the client starts.
     fn command(&self, binary: &Path) -> String {
-        let arguments = [
-            Path::new("sh"),
-            Path::new("-c"),
-            Path::new("echo $$ >>\"$0\"; exec \"$@\""),
-            &self.folder.join("servers"),
-            binary,
-            Path::new("serve"),
-            Path::new("--stdio"),
-            Path::new("--config"),
-            &root().join(RIG).join("longhaul.toml"),
-            Path::new("--state"),
-            &self.folder.join("state"),
-        ];
-        let arguments: Vec<Value> = arguments
-            .iter()
-            .map(|argument| Value::from(argument.to_string_lossy()))
-            .collect();
+        let (config, state) = (root().join(RIG).join("longhaul.toml"), self.state());
+        let verbs: &[&str] = match self.transport {
+            Transport::Pipe => &["stdio"],
+            Transport::Http | Transport::Stdio => &["serve", "--stdio"],
+        };
+        let mut arguments = vec![binary.to_string_lossy()];
+        arguments.extend(verbs.iter().map(|verb| (*verb).into()));
+        arguments.extend(["--config".into(), config.to_string_lossy()]);
+        arguments.extend(["--state".into(), state.to_string_lossy()]);
+        let arguments: Vec<Value> = arguments.into_iter().map(Value::from).collect();
         Value::from(arguments).to_string()
+    }
+
+    /// The state directory of a server of this run's own.
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
     }
 
     /// Takes the lines of a client until it leaves, ends or takes too long.
@@ -344,25 +433,53 @@ impl Run<'_> {
         self.steps.insert(step.to_owned(), why.to_owned());
     }
 
+    /// Kills the servers of this run's own with -9.
     fn kill_servers(&self) {
-        let written = fs::read_to_string(self.folder.join("servers")).unwrap_or_default();
-        for process in written.lines() {
-            // Those of connections that were closed are gone already.
-            Program::new("kill").args(["-9", process]).works();
+        let state = self.state();
+        let is_server = |line: &[&[u8]]| {
+            line.contains(&&b"serve"[..]) && line.contains(&state.as_os_str().as_encoded_bytes())
+        };
+        for process in processes(is_server) {
+            // It may have ended in between.
+            Program::new("kill").args(["-9", &process]).works();
         }
     }
 
-    /// The keys of all steps that it has or showed, and why each failed.
+    /// The keys of all steps that it has or showed, and why each failed. A client that could not connect showed none.
     fn verdicts(&self) -> BTreeMap<String, String> {
         let key = |step: &String| format!("{}/{step}", self.name());
+        let connected = !self.steps.contains_key("connect");
         let missing = self
             .client
             .steps
             .iter()
+            .filter(|_| connected)
             .map(|step| (key(step), "did not run".to_owned()));
         let shown = self.steps.iter().map(|(step, why)| (key(step), why.clone()));
         missing.chain(shown).collect()
     }
+}
+
+/// Nothing of a run is left behind, however the command ends.
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.crash();
+    }
+}
+
+/// The ids of the processes whose command line is as wanted.
+fn processes(wanted: impl Fn(&[&[u8]]) -> bool) -> Vec<String> {
+    let Ok(all) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    all.flatten()
+        .filter(|entry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let arguments: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            wanted(&arguments)
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 /// A running client.
@@ -425,7 +542,7 @@ fn report(runs: &[Run<'_>]) {
     let steps: Vec<&str> = EVERY.iter().copied().chain(others).collect();
     print!("\n{:<28}", "client");
     for step in &steps {
-        print!(" {step:<14}");
+        print!(" {step:<width$}", width = step.len().max(6));
     }
     println!();
     for run in runs {
@@ -435,10 +552,10 @@ fn report(runs: &[Run<'_>]) {
             let cell = match run.steps.get(*step) {
                 Some(why) if why.is_empty() => "ok",
                 Some(_) => "FAILED",
-                None if known => "MISSING",
+                None if known => "absent",
                 None => "-",
             };
-            print!(" {cell:<14}");
+            print!(" {cell:<width$}", width = step.len().max(6));
         }
         println!();
     }
