@@ -14,6 +14,7 @@ mod join;
 mod leave;
 mod listed;
 mod patience;
+mod returning;
 mod rounds;
 mod sessions;
 mod tasks;
@@ -73,6 +74,7 @@ struct Inner {
     known: hold::Known,
     /// The callers that wait for each task.
     waiting: join::Tally,
+    returning: returning::Calls,
     /// The results on their way to a caller that came back for them: nobody else is given one of these.
     handing: join::Tally,
 }
@@ -186,6 +188,7 @@ impl Dispatch {
             patience: patience::Patience::default(),
             known: hold::Known::default(),
             waiting: join::Tally::default(),
+            returning: returning::Calls::default(),
             handing: join::Tally::default(),
         };
         Dispatch {

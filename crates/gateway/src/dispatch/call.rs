@@ -114,10 +114,17 @@ impl Dispatch {
                 let task = self.resume(caller, state, checked.digest, &call.responses).await;
                 (task.map_err(error)?, Waits::Own)
             }
-            None => match self.birth(caller, &client, &call, &checked, key.clone()).await {
-                Ok(Begun::New(task) | Begun::Same(task)) => (task, Waits::Own),
-                Ok(Begun::Joined(task)) => (task, Waits::Joined),
-                Err(refusal) => return Err(error(refusal)),
+            None => match self
+                .came_back(caller, session, key.as_ref())
+                .await
+                .map_err(error)?
+            {
+                Some(task) => (task, Waits::Joined),
+                None => match self.birth(caller, &client, &call, &checked, key.clone()).await {
+                    Ok(Begun::New(task) | Begun::Same(task)) => (task, Waits::Own),
+                    Ok(Begun::Joined(task)) => (task, Waits::Joined),
+                    Err(refusal) => return Err(error(refusal)),
+                },
             },
         };
         let terms = Terms::of_call(&checked.entry, client.takes, key.is_some());

@@ -18,6 +18,7 @@ use super::{
     answers::{fits, shown},
     hold::{Stay, Terms, Told, Waits},
     join::{Counted, Mark},
+    returning::Awaited,
 };
 use crate::{
     identity::Caller,
@@ -49,6 +50,7 @@ pub struct Held {
     ready: VecDeque<Push>,
     _place: Place,
     _waiting: Counted,
+    _awaited: Option<Awaited>,
     promote: Pin<Box<Sleep>>,
     promote_due: bool,
     shown: bool,
@@ -105,6 +107,12 @@ impl Dispatch {
             None => arrival.log_level,
         };
         let listens = arrival.progress_token.is_some() || level.is_some();
+        let awaited = self.inner.returning.held(
+            arrival.session.as_ref(),
+            arrival.stay.join.as_ref(),
+            arrival.task,
+            arrival.progress_token.is_some(),
+        );
         Held {
             session: arrival.session,
             feed,
@@ -128,6 +136,7 @@ impl Dispatch {
             offered: arrival.offered,
             _place: arrival.place,
             _waiting: self.inner.waiting.count(arrival.task),
+            _awaited: awaited,
             shown: false,
         }
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A caller that left sooner gave up for another reason than its patience.
-const GIVE_UP_MIN: Duration = Duration::from_secs(5);
+pub(super) const GIVE_UP_MIN: Duration = Duration::from_secs(5);
 /// The most give-ups that are remembered.
 const GIVE_UPS_MAX: usize = 8;
 /// How many of them must agree.

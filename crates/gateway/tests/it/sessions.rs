@@ -1,5 +1,6 @@
 //! Clients of 2025-11-25 over HTTP: sessions, tasks, their streams and their questions.
 
+use longhaul_gateway::admin::{Backend as _, Entrance, Peer, api::Filter};
 use serde_json::{Value, json};
 
 use crate::{
@@ -360,4 +361,52 @@ async fn an_unknown_task_is_the_same_error_everywhere() {
             "Failed to retrieve task: Task not found"
         );
     }
+}
+
+/// How many calls were born.
+async fn born(world: &World) -> usize {
+    let peer = Peer {
+        uid: 0,
+        entrance: Entrance::Socket,
+    };
+    let all = world.dispatch.list(peer, Filter::default()).await;
+    all.expect("a list").tasks.len()
+}
+
+// D-45: a client that gives up without a word and calls again waits for the same work.
+#[tokio::test(start_paused = true)]
+async fn an_equal_call_of_a_session_whose_call_is_held_is_its_client_coming_back() {
+    let world = World::start().await;
+    let client = SessionClient::open(&world).await;
+    let call = json!({ "name": "waits", "arguments": {}, "_meta": { "progressToken": 1 } });
+    let mut given_up = client.stream(80, "tools/call", call.clone()).await;
+    given_up.next().await.expect("an id without data");
+    tokio::time::advance(std::time::Duration::from_secs(6)).await;
+    let mut back = client.stream(81, "tools/call", call).await;
+    back.next().await.expect("an id without data");
+    world.release();
+    loop {
+        let data = back.data().await;
+        if data["id"] == 81 {
+            assert_eq!(data["result"]["content"][0]["text"], "waited");
+            break;
+        }
+    }
+    assert_eq!(born(&world).await, 1);
+}
+
+#[tokio::test]
+async fn equal_calls_of_a_session_side_by_side_are_each_their_own_work() {
+    let world = World::start().await;
+    let client = SessionClient::open(&world).await;
+    let call = json!({ "name": "waits", "arguments": {} });
+    let mut one = client.stream(82, "tools/call", call.clone()).await;
+    let mut two = client.stream(83, "tools/call", call).await;
+    one.next().await.expect("an id without data");
+    two.next().await.expect("an id without data");
+    world.release();
+    for stream in [&mut one, &mut two] {
+        while stream.next().await.is_some() {}
+    }
+    assert_eq!(born(&world).await, 2);
 }
