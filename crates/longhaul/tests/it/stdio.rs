@@ -15,15 +15,18 @@ use serde_json::{Value, json};
 use crate::support::{PATIENCE, Rig};
 
 /// A tool that waits until a file exists, one that says its process id, and one that echoes its argument.
-fn config(rig_gate: &str) -> String {
+fn config(gate: &std::path::Path) -> String {
+    let rig_gate = gate.display();
+    // What a test leaves behind ends by itself.
+    let folder = gate.parent().unwrap().display();
     format!(
         r#"
 [tools.waits]
 description = "Waits for a file."
-command = ["sh", "-c", "while ! test -e {rig_gate}; do sleep 0.02; done; echo over"]
+command = ["sh", "-c", "while test -d {folder} && ! test -e {rig_gate}; do sleep 0.02; done; echo over"]
 [tools.counts]
 description = "Adds a line to a file, then waits for another."
-command = ["sh", "-c", "echo run >> {rig_gate}.runs; while ! test -e {rig_gate}; do sleep 0.02; done; echo over"]
+command = ["sh", "-c", "echo run >> {rig_gate}.runs; while test -d {folder} && ! test -e {rig_gate}; do sleep 0.02; done; echo over"]
 [tools.says]
 description = "Says hello."
 command = ["echo", "hello"]
@@ -41,7 +44,11 @@ impl Place {
     fn new(settings: &str) -> Place {
         let home = tempfile::Builder::new().prefix("lhg").tempdir().unwrap().keep();
         let gate = home.join("gate");
-        let rig = Rig::new(&format!("{settings}\n{}", config(&gate.display().to_string())));
+        let idle_exit = match settings.contains("idle_exit") {
+            true => "",
+            false => "idle_exit = \"5s\"",
+        };
+        let rig = Rig::new(&format!("{idle_exit}\n{settings}\n{}", config(&gate)));
         Place { rig, gate }
     }
 
