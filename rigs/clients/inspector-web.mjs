@@ -80,6 +80,19 @@ class Screen {
         await button.asElement().evaluate((element) => element.click());
     }
 
+    // Other clients' tasks may be listed too: the button of the smallest part of the page that has both it and the words.
+    async cancel(words) {
+        await this.page.evaluate((wanted) => {
+            const buttons = [...document.querySelectorAll("button")].filter((found) => found.textContent === "Cancel Task");
+            const card = (button) => {
+                let part = button;
+                while (!/\bID: /.test(part.innerText)) part = part.parentElement;
+                return part;
+            };
+            buttons.find((button) => card(button).innerText.includes(wanted)).click();
+        }, words);
+    }
+
     async type(label, words) {
         const found = () =>
             this.page.evaluateHandle((wanted) => {
@@ -142,7 +155,6 @@ async function first() {
         await rig.step("poll", async () => {
             await screen.run("slow", { seconds: "3" });
             await screen.says("WORKING");
-            await screen.says("part 2 of 4");
             await screen.says("COMPLETED");
             await screen.says("worked for 3 s");
         });
@@ -160,8 +172,9 @@ async function first() {
             await screen.says("Hello, Ada!");
         });
         await rig.step("cancel", async () => {
-            await screen.run("endless");
-            await screen.click("Cancel Task");
+            await screen.run("endless", { by: "the page" });
+            await screen.says("waiting for a cancel by the page");
+            await screen.cancel("waiting for a cancel by the page");
             await screen.says("CANCELLED");
         });
         if (!modern) {

@@ -36,7 +36,9 @@ async function first() {
         equal(text(await on("tools/call", "slow", "seconds:=0.5", "--task")), "worked for 0.5 s");
     });
     await rig.step("poll", async () => {
-        equal((await get(await start("endless"))).status, "working");
+        const endless = await start("endless");
+        equal((await get(endless)).status, "working");
+        await on("tasks/cancel", endless);
         const taskId = await start("slow", { seconds: 1 });
         await until(() => get(taskId), (task) => task.status === "completed");
     });

@@ -361,8 +361,8 @@ impl Run<'_> {
         }
         let mut peer = self.start(installed, "later", binary, url)?;
         self.listen(&mut peer);
-        self.kill_servers();
         peer.end();
+        self.kill_servers();
         Ok(())
     }
 
@@ -463,7 +463,8 @@ impl Run<'_> {
 /// Nothing of a run is left behind, however the command ends.
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        self.crash();
+        self.peer.take().iter_mut().for_each(Peer::end);
+        self.kill_servers();
     }
 }
 

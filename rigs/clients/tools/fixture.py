@@ -40,8 +40,8 @@ def shaped():
     print(json.dumps({"files": 900, "problems": 0}))
 
 
-def endless():
-    progress(1, 2, "waiting for a cancel")
+def endless(by="its caller"):
+    progress(1, 2, f"waiting for a cancel by {by}")
     time.sleep(600)
 
 
