@@ -9,7 +9,7 @@ With other `--seconds` the client's time-out and the server's limits are scaled 
 A run is named CLIENT-TRANSPORT-MODE-TOOL. Transports: `http`, `stdio` (`serve --stdio`), `pipe` (`longhaul stdio`).
 Modes: `wait` and `again` ask for no progress, and do on STILL RUNNING as its first or its second sentence says;
 `reset` asks for progress, each of which begins the time-out anew; `fixed` asks for progress and gives up all the
-same, three times, and then makes a second call that the learned limit answers.
+same, three times; what is learned from that answers its fourth try, and a second call.
 
 A client gets one argument, JSON: `url` or `command`, `tool`, `seconds` (one call for each), `mode` (`none`, `reset`
 or `fixed`), `follow` (`wait` or `again`), in seconds `timeout`, `think` (between two turns) and `patience` (for one
@@ -22,7 +22,6 @@ import math
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -83,9 +82,12 @@ class Run:
         self.client, self.transport, self.mode, self.tool = name.split("-")
         self.folder = pathlib.Path(chosen.results).resolve() / name
         self.scale = chosen.seconds / FULL
+        self.timeout = TIMEOUT * self.scale
         self.seconds = [chosen.seconds]
         if self.mode == "fixed":
-            self.seconds.append(chosen.seconds // 2)
+            # Ends between the third give-up and what is learned from it.
+            self.seconds = [math.ceil(3 * (self.timeout + chosen.think) + self.timeout / 2), chosen.seconds // 2]
+        self.server = None
         self.faults = []
         self.turns = []
 
@@ -98,15 +100,12 @@ class Run:
                     self.serve()
                 self.drive()
                 self.judge()
-            except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            except (OSError, RuntimeError, ValueError, LookupError, subprocess.SubprocessError) as error:
                 self.faults.append(f"{type(error).__name__}: {error}")
             finally:
-                if self.server is not None:
-                    self.server.send_signal(signal.SIGTERM)
-                    self.server.wait(timeout=30)
+                self.end()
 
     def prepare(self, runtime):
-        self.server = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         for file in (HERE / "longhaul.toml", HERE / "work.py", HERE / "work.schema.json", HERE / "ts.mjs",
@@ -142,6 +141,17 @@ class Run:
                     raise RuntimeError("the server does not answer; see its log")
                 time.sleep(0.1)
 
+    def end(self):
+        """Lets the server go; where its tools still work at a failed run, it is killed."""
+        if self.server is None:
+            return
+        self.server.terminate()
+        try:
+            self.server.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+            self.server.wait()
+
     def drive(self):
         ways = {
             "http": lambda: {"url": self.url},
@@ -154,9 +164,9 @@ class Run:
             "seconds": self.seconds,
             "mode": self.mode if self.mode in ("reset", "fixed") else "none",
             "follow": "again" if self.mode == "again" else "wait",
-            "timeout": TIMEOUT * self.scale,
+            "timeout": self.timeout,
             "think": self.chosen.think,
-            "patience": 2 * self.chosen.seconds + TIMEOUT * self.scale,
+            "patience": 2 * self.seconds[0] + self.timeout,
             "schema": str(self.folder / "work.schema.json"),
             "report": str(self.folder / "report.json"),
         }
@@ -169,7 +179,8 @@ class Run:
             client = [*programs[self.client], json.dumps(job)]
             limit = 60 + 8 * self.chosen.seconds
             ended = subprocess.run(client, env=self.environment, cwd=self.folder, stdout=out, stderr=log, timeout=limit)
-        if ended.returncode != 0:
+        # The Python client breaks when a message comes while it closes; by then it has left its report.
+        if ended.returncode != 0 and not (self.folder / "report.json").exists():
             raise RuntimeError("the client failed; see client.log")
 
     def judge(self):
@@ -189,8 +200,8 @@ class Run:
                     self.judge_still_running(turn)
                 elif turn["gaveUp"]:
                     self.expect("imed out" in turn["text"], f"gave up for another reason: {turn['text']}")
-        if self.mode == "fixed":
-            given_up = sum(turn["gaveUp"] for turn in report["calls"][1]["turns"])
+        for call in report["calls"][1:]:
+            given_up = sum(turn["gaveUp"] for turn in call["turns"])
             self.expect(given_up == 0, f"the limit was not learned: gave up {given_up} times more")
 
     def judge_last(self, call):
@@ -211,13 +222,14 @@ class Run:
 
     def turns_max(self):
         """The most turns of each call: one for each limit reached, and the result."""
-        timeout, total = TIMEOUT * self.scale, self.chosen.seconds
+        total = self.chosen.seconds
         if self.mode in ("wait", "again"):
             return [math.ceil(total / (HOLD * self.scale)) + 1]
         if self.mode == "reset" and self.client == "ts":
             return [math.ceil(total / (HOLD_WITH_PROGRESS * self.scale))]
-        first = math.ceil(total / timeout) + 1
-        return [first, math.ceil(self.seconds[1] / (0.75 * timeout)) + 1] if self.mode == "fixed" else [first]
+        if self.mode == "reset":
+            return [math.ceil(total / self.timeout) + 1]
+        return [4, math.ceil(self.seconds[1] / (0.75 * self.timeout)) + 1]
 
     def expect(self, holds, why):
         if not holds and why not in self.faults:
