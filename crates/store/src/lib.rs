@@ -300,7 +300,7 @@ pub enum RecordKind {
     Spent,
     /// A setting that this database remembers. Nothing writes one today.
     Setting,
-    /// A session of a client: what it and the server agreed on when it began.
+    /// What a session's id does not say: that the session has ended, and which log messages its client wants.
     Session,
     /// A call without a task whose caller may come back: names the task that an equal call waits for.
     Join,
