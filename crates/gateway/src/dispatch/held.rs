@@ -50,7 +50,7 @@ pub struct Held {
     ready: VecDeque<Push>,
     _place: Place,
     _waiting: Counted,
-    _awaited: Option<Awaited>,
+    pub(super) awaited: Option<Awaited>,
     promote: Pin<Box<Sleep>>,
     promote_due: bool,
     shown: bool,
@@ -136,7 +136,7 @@ impl Dispatch {
             offered: arrival.offered,
             _place: arrival.place,
             _waiting: self.inner.waiting.count(arrival.task),
-            _awaited: awaited,
+            awaited,
             shown: false,
         }
     }

@@ -10,6 +10,7 @@ use super::{
     Dispatch, Held,
     hold::{Told, Waits},
     join::Mark,
+    returning::Awaited,
 };
 use crate::{config::OnAbandon, identity::Caller};
 
@@ -95,18 +96,24 @@ impl Held {
             Left::TimedOut | Left::Gone => self.stay.told == Told::Nothing && !drains,
             Left::Cancelled => false,
         };
+        // Whoever else waits for the work still wants it.
+        let ends_work = !drains
+            && self.dispatch.inner.waiting.of(self.task) == 1
+            && ends_work(self.terms.holding.on_abandon, self.stay.left, self.client.takes);
+        let awaited = self.awaited.take().filter(|_| !ends_work);
+        if let Some(awaited) = &awaited {
+            awaited.has_left();
+        }
         Some(Leaving {
             dispatch: self.dispatch.clone(),
             caller: self.caller.clone(),
             task: self.task,
             waits: self.stay.waits,
             join: self.stay.join.take(),
-            // Whoever else waits for the work still wants it.
-            ends_work: !drains
-                && self.dispatch.inner.waiting.of(self.task) == 1
-                && ends_work(self.terms.holding.on_abandon, self.stay.left, self.client.takes),
+            ends_work,
             gave_up: (gave_up && self.client.takes == Takes::Never).then(|| self.stay.lasted()),
             with_progress: self.with_progress(),
+            _awaited: awaited,
         })
     }
 }
@@ -130,6 +137,8 @@ struct Leaving {
     ends_work: bool,
     gave_up: Option<Duration>,
     with_progress: bool,
+    /// Until all this is stored, an equal call finds it here.
+    _awaited: Option<Awaited>,
 }
 
 impl Leaving {

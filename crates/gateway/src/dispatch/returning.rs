@@ -3,7 +3,8 @@
 //! Some clients give up without a word: no cancellation, and their stream stays open. An equal call of the same
 //! session, some seconds after the one that is held, is such a client coming back: it waits for the same work, and
 //! how long it had waited counts as a time-out. Two calls that are both meant come side by side, or from two
-//! sessions. Memory only: where it is lost, the call is one whose process died, and is joined as such.
+//! sessions. Others say that they leave, and call again before that is stored: such a call waits for the same work.
+//! Memory only: where it is lost, the call is one whose process died, and is joined as such.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ pub(super) struct Calls {
     held: Arc<Mutex<BTreeMap<Kind, Call>>>,
 }
 
-/// A session, and the record under which equal calls find each other.
+/// A session, or nothing for a call without one, and the record under which equal calls find each other.
 type Kind = (String, RecordKey);
 
 #[derive(Clone, Copy)]
@@ -34,6 +35,8 @@ struct Call {
     with_progress: bool,
     /// That its client gave up was counted.
     is_counted: bool,
+    /// Its client left, and the work goes on.
+    has_left: bool,
 }
 
 /// A held call that its client may come back for, until it is dropped.
@@ -52,13 +55,14 @@ impl Calls {
         task: TaskId,
         with_progress: bool,
     ) -> Option<Awaited> {
-        let kind = (session?.session.key().to_owned(), key?.clone());
+        let kind = kind(session, key?);
         let began = Instant::now();
         let call = Call {
             task,
             began,
             with_progress,
             is_counted: false,
+            has_left: false,
         };
         self.lock().insert(kind.clone(), call);
         Some(Awaited {
@@ -73,6 +77,18 @@ impl Calls {
     }
 }
 
+impl Awaited {
+    /// Its client left, and the work goes on.
+    pub(super) fn has_left(&self) {
+        if let Some(call) = self.calls.lock().get_mut(&self.kind)
+            && call.began == self.began
+        {
+            call.has_left = true;
+            call.is_counted = true;
+        }
+    }
+}
+
 impl Drop for Awaited {
     fn drop(&mut self) {
         let mut held = self.calls.lock();
@@ -84,35 +100,33 @@ impl Drop for Awaited {
 }
 
 impl Dispatch {
-    /// The task of an equal call of the same session that is held, when its client must have given it up.
+    /// The task of an equal call that is held, when its client has given it up, or must have.
     pub(super) async fn came_back(
         &self,
         caller: &Caller,
         session: Option<&Conversation>,
         key: Option<&RecordKey>,
     ) -> Result<Option<TaskId>, RpcError> {
-        let (Some(place), Some(key)) = (session, key) else {
+        let Some(key) = key else {
             return Ok(None);
         };
-        let kind = (place.session.key().to_owned(), key.clone());
+        let kind = kind(session, key);
         let (call, waited) = {
             let mut held = self.inner.returning.lock();
             let Some(call) = held.get_mut(&kind) else {
                 return Ok(None);
             };
             let waited = call.began.elapsed();
-            if waited < GIVE_UP_MIN {
+            let must_have = session.is_some() && waited >= GIVE_UP_MIN;
+            if !call.has_left && !must_have {
                 return Ok(None);
             }
             let before = *call;
             call.is_counted = true;
             (before, waited)
         };
-        if self
-            .row(call.task)
-            .await?
-            .is_none_or(|row| row.task.is_finished())
-        {
+        let row = self.row(call.task).await?;
+        if row.is_none_or(|row| row.task.is_finished() && !call.has_left) {
             return Ok(None);
         }
         if !call.is_counted {
@@ -120,4 +134,9 @@ impl Dispatch {
         }
         Ok(Some(call.task))
     }
+}
+
+fn kind(session: Option<&Conversation>, key: &RecordKey) -> Kind {
+    let session = session.map(|place| place.session.key().to_owned());
+    (session.unwrap_or_default(), key.clone())
 }
