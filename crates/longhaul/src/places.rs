@@ -4,6 +4,9 @@
 
 use std::{
     env,
+    ffi::OsString,
+    fs, io,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
 };
 
@@ -13,6 +16,9 @@ use crate::{
     exit::{Exit, Failure},
     flags::Common,
 };
+
+/// The file in the state directory in which a server notes where its socket is.
+const NOTED: &str = "socket";
 
 /// The state directory and what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +69,23 @@ impl State {
         }
     }
 
-    /// The socket of the server that keeps its tasks here.
+    /// The socket of the server that keeps its tasks here: the one that a living server has noted, else the usual
+    /// place. Programs of one user may have different environments, and share the state directory.
     pub(crate) fn socket(&self) -> PathBuf {
+        let noted = fs::read(self.dir.join(NOTED)).ok();
+        let noted = noted.map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
+        if let Some(noted) = noted.filter(|path| path.is_absolute() && socket::is_held(path)) {
+            return noted;
+        }
         socket::path(absolute("XDG_RUNTIME_DIR").as_deref(), &self.dir, self.chosen)
+    }
+
+    /// Notes where this server's socket is, for programs that would look for it elsewhere.
+    ///
+    /// # Errors
+    /// The system's, when the note cannot be written.
+    pub(crate) fn note_socket(&self, path: &Path) -> io::Result<()> {
+        fs::write(self.dir.join(NOTED), path.as_os_str().as_bytes())
     }
 
     /// The directory of the server's log.
@@ -136,4 +156,25 @@ fn path(name: &str) -> Option<PathBuf> {
 
 fn absolute(name: &str) -> Option<PathBuf> {
     path(name).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_living_servers_socket_is_found_from_any_environment() {
+        let home = tempfile::tempdir().expect("a folder");
+        let state = State {
+            dir: home.path().to_owned(),
+            chosen: true,
+        };
+        let usual = state.socket();
+        let elsewhere = home.path().join("elsewhere.sock");
+        state.note_socket(&elsewhere).expect("a note");
+        assert_eq!(state.socket(), usual, "nobody serves there");
+        let lock = fs::File::create(elsewhere.with_extension("lock")).expect("a lock");
+        lock.lock().expect("held");
+        assert_eq!(state.socket(), elsewhere);
+    }
 }

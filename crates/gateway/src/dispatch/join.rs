@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use longhaul_core::{Millis, Phase, RunnerId, TaskId, audit::Entry};
+use longhaul_core::{Millis, Outcome, Phase, RunnerId, TaskId, audit::Entry};
 use longhaul_engine::transact::{Proposal, Trail};
 use longhaul_mcp::RpcError;
 use longhaul_store::{Owner, Query, Record, RecordKey, RecordKind, Row, Scope, Slot, Snapshot};
@@ -158,6 +158,8 @@ impl Dispatch {
         }
         Ok(match &row.task.phase {
             Phase::Working | Phase::Asking => true,
+            // Who cancels, and calls again, wants the work anew.
+            Phase::Finished(Outcome::Cancelled { .. }) => false,
             Phase::Finished(_) if inner.handing.of(join.task) > 0 => false,
             Phase::Finished(_) if join.left => found.now.since(row.updated_at) < inner.settings.kept_for_join,
             Phase::Finished(_) => row.updated_at >= inner.engine.began_at(),

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use longhaul_core::TaskId;
+use longhaul_core::{Outcome, Phase, TaskId};
 use longhaul_mcp::RpcError;
 use longhaul_store::RecordKey;
 use tokio::time::Instant;
@@ -126,7 +126,12 @@ impl Dispatch {
             (before, waited)
         };
         let row = self.row(call.task).await?;
-        if row.is_none_or(|row| row.task.is_finished() && !call.has_left) {
+        let is_wanted = row.is_some_and(|row| match &row.task.phase {
+            Phase::Working | Phase::Asking => true,
+            Phase::Finished(Outcome::Cancelled { .. }) => false,
+            Phase::Finished(_) => call.has_left,
+        });
+        if !is_wanted {
             return Ok(None);
         }
         if !call.is_counted {

@@ -94,3 +94,57 @@ pub(crate) fn key(id: &str) -> String {
     let digest: [u8; 32] = hash.finalize().into();
     digest[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_mcp::{
+        Client,
+        edge::{Peer, Version},
+        request::Asked,
+    };
+
+    use super::*;
+
+    fn owner(subject: &str) -> Owner {
+        Owner {
+            tenant: "default".to_owned(),
+            issuer: "local".to_owned(),
+            subject: subject.to_owned(),
+            app: String::new(),
+        }
+    }
+
+    //
+    #[test]
+    fn an_id_is_good_for_its_owner_its_time_and_its_keys_only() {
+        let sealer = Sealer::new(&Keys::derive(1, &[7; 32]));
+        let opened = Opened {
+            peer: Peer {
+                version: Version::LATEST,
+                client: Client {
+                    asked: Asked::OnStream,
+                    ..Client::default()
+                },
+            },
+            expires_at: Millis(1_000),
+        };
+        let id = sealer.seal(&owner("uid:1"), &opened, [3; NONCE]);
+        assert!(id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)));
+        let found = sealer
+            .open(&id, &owner("uid:1"), Millis(999))
+            .map(|opened| opened.peer);
+        assert_eq!(found, Some(opened.peer));
+        assert!(sealer.open(&id, &owner("uid:1"), Millis(1_000)).is_none());
+        assert!(sealer.open(&id, &owner("uid:2"), Millis(999)).is_none());
+        let others = Sealer::new(&Keys::derive(1, &[8; 32]));
+        assert!(others.open(&id, &owner("uid:1"), Millis(999)).is_none());
+        for at in 0..id.len() {
+            let mut altered = id.clone().into_bytes();
+            altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+            let altered = String::from_utf8(altered).expect("ASCII");
+            // The last character of base64 may hold bits that say nothing.
+            let is_same = altered != id && at + 1 < id.len();
+            assert!(!is_same || sealer.open(&altered, &owner("uid:1"), Millis(999)).is_none());
+        }
+    }
+}

@@ -158,6 +158,8 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     };
     if socket.is_none() {
         tracing::warn!("another server has the socket; this one cannot be reached there");
+    } else if let Err(error) = state.note_socket(&path) {
+        tracing::warn!(%error, "the place of the socket cannot be noted; programs with another environment will not find it");
     }
     let setup = Setup {
         engine: engine.clone(),

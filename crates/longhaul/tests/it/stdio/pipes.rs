@@ -25,13 +25,10 @@ fn a_call_whose_client_was_killed_is_a_task_that_its_owner_finds() {
         "tools/call",
         json!({ "name": "counts", "arguments": {}, "_meta": {} }),
     );
-    first.call("tools/list", json!({}));
+    let name = place.until_runs("counts");
     first.kill();
     place.open();
-    let ran = place.rig.run(&["--json", "tasks"]);
-    let tasks: Value = serde_json::from_str(&ran.out).unwrap();
-    let name = tasks["tasks"][0]["name"].as_str().expect("the call is listed");
-    let done = place.rig.until_state(name, "done");
+    let done = place.rig.until_state(&name, "done");
     assert_eq!(done["tool"], "counts");
 }
 
