@@ -5,7 +5,7 @@
 
 use std::{env, time::Instant};
 
-use crate::{Outcome, conformance, docs, layers, no_arguments, program::Program, rules, weight};
+use crate::{Outcome, clients, conformance, docs, layers, no_arguments, program::Program, rules, weight};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Outcome);
@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     ("weight", || weight::run(&[])),
     ("docs", || docs::run(&["--check".to_owned()])),
     ("conformance", || conformance::run(&[])),
+    ("clients", || clients::run(&[])),
 ];
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
