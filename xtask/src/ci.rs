@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     ("docs", || docs::run(&["--check".to_owned()])),
     ("conformance", || conformance::run(&[])),
     ("clients", || clients::run(&[])),
+    ("clients", || clients::run(&[])),
 ];
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
