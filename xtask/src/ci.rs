@@ -24,7 +24,6 @@ const STEPS: &[Step] = &[
     ("docs", || docs::run(&["--check".to_owned()])),
     ("conformance", || conformance::run(&[])),
     ("clients", || clients::run(&[])),
-    ("clients", || clients::run(&[])),
 ];
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
