@@ -75,6 +75,8 @@ pub enum Peer {
     Pipe {
         /// How long its calls may be held, when that was written down.
         hold: Option<Span>,
+        /// Which pipe it is: its session is the same at each server.
+        key: Option<u128>,
     },
 }
 
@@ -218,7 +220,11 @@ impl Connection {
     async fn open(&mut self, opening: &Opening) {
         let dispatch = &self.stdio.dispatch;
         let caller = Caller::local(Origin::Client);
-        let session = dispatch.pipe_session(&caller, opening.peer.clone());
+        let key = match self.peer {
+            Peer::Client => None,
+            Peer::Pipe { key, .. } => key,
+        };
+        let session = dispatch.pipe_session(&caller, opening.peer.clone(), key);
         let edge = Edge::Session(opening.peer.version);
         self.writer
             .send(edge::opened(&dispatch.discovery(), opening))
@@ -328,7 +334,7 @@ impl Server {
     async fn serve(mut self, incoming: Incoming) {
         let hold = match self.peer {
             Peer::Client => None,
-            Peer::Pipe { hold } => hold,
+            Peer::Pipe { hold, .. } => hold,
         };
         let caller = Caller {
             hold,

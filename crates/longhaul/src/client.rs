@@ -91,15 +91,17 @@ impl Client {
         }
     }
 
-    /// A connection that speaks MCP. `hold` is how long its calls may be held, in seconds.
-    pub(crate) async fn stdio(&self, hold: Option<u32>) -> Result<TokioIo<Upgraded>, Failure> {
+    /// A connection that speaks MCP. `hold` is how long its calls may be held, in seconds; `key` is the same on every
+    /// connection of one pipe.
+    pub(crate) async fn stdio(&self, hold: Option<u32>, key: &str) -> Result<TokioIo<Upgraded>, Failure> {
         let mut sender = self.connect().await?;
         let mut request = Request::builder()
             .method(Method::POST)
             .uri(pipe::STDIO)
             .header(header::HOST, "longhaul")
             .header(header::CONNECTION, "upgrade")
-            .header(header::UPGRADE, pipe::PROTOCOL);
+            .header(header::UPGRADE, pipe::PROTOCOL)
+            .header(pipe::KEY, key);
         if let Some(hold) = hold {
             request = request.header(pipe::HOLD, hold);
         }

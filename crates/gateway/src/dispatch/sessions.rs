@@ -54,9 +54,11 @@ impl Dispatch {
         (id, session)
     }
 
-    /// A session that lives as long as its pipe, which is its only stream.
-    pub(crate) fn pipe_session(&self, caller: &Caller, peer: Peer) -> Arc<Session> {
-        let key = seal::key(&super::short_name());
+    /// A session that lives as long as its pipe, which is its only stream. `key` is the pipe's own, where it has one
+    /// that outlives this connection.
+    pub(crate) fn pipe_session(&self, caller: &Caller, peer: Peer, key: Option<u128>) -> Arc<Session> {
+        let key = key.unwrap_or_else(|| u128::from_be_bytes(super::random()));
+        let key = seal::key(&format!("pipe {key:032x}"));
         Session::new(key, caller.owner.clone(), peer, true)
     }
 

@@ -35,6 +35,9 @@ pub const IN_ANY_CASE: &str = "in_any_case";
 /// The header in which a pipe says how long its calls may be held, in seconds.
 pub const HOLD: &str = "longhaul-hold";
 
+/// The header in which a pipe says which one it is, so that its session goes on at the next server.
+pub const KEY: &str = "longhaul-pipe";
+
 /// The longest that a call may be held by [`HOLD`], in seconds.
 pub const HOLD_MAX_S: u64 = 86_400;
 
@@ -110,6 +113,7 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
         Ok(hold) => hold,
         Err(error) => return error.into_response(),
     };
+    let key = key(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrade.await {
@@ -117,7 +121,13 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
                 let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
                 let ended = pipes
                     .stdio
-                    .serve(reader, writer, Peer::Pipe { hold }, pipes.ending(), LAST_REPLIES)
+                    .serve(
+                        reader,
+                        writer,
+                        Peer::Pipe { hold, key },
+                        pipes.ending(),
+                        LAST_REPLIES,
+                    )
                     .await;
                 tracing::debug!(?ended, "a pipe ended");
             }
@@ -139,6 +149,12 @@ fn hold(headers: &HeaderMap) -> Result<Option<Span>, Error> {
         Some(seconds @ 1..=HOLD_MAX_S) => Ok(Some(Span::seconds(seconds))),
         Some(_) | None => Err(Error::invalid(format!("`{HOLD}` must be 1 to {HOLD_MAX_S}"))),
     }
+}
+
+/// Which pipe it is; `None` for one that does not say.
+fn key(headers: &HeaderMap) -> Option<u128> {
+    let text = headers.get(KEY)?.to_str().ok()?;
+    u128::from_str_radix(text, 16).ok()
 }
 
 fn upgrades(headers: &HeaderMap) -> bool {

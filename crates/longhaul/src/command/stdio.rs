@@ -44,11 +44,12 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 /// Runs the command.
 pub(crate) async fn stdio(common: &Common, flags: &Stdio) -> Outcome {
     let mut client = Client::begin();
-    let ledger = Mutex::new(Ledger::new(random_key()));
+    let key = random_key();
+    let ledger = Mutex::new(Ledger::new(key.clone()));
     let mut tries = 0;
     let failure = loop {
         let connected = tokio::select! {
-            connected = connect(common, flags, tries) => connected,
+            connected = connect(common, flags, &key, tries) => connected,
             () = client.left() => break None,
         };
         tries += 1;
@@ -89,13 +90,18 @@ fn is_final(failure: &Failure) -> bool {
     failure.exit != Exit::Unreachable || failure.reason == background::NOT_STARTED
 }
 
-async fn connect(common: &Common, flags: &Stdio, tries: u32) -> Result<TokioIo<Upgraded>, Failure> {
+async fn connect(
+    common: &Common,
+    flags: &Stdio,
+    key: &str,
+    tries: u32,
+) -> Result<TokioIo<Upgraded>, Failure> {
     if tries > 0 {
         let wait = TRY_AGAIN_MIN.saturating_mul(1 << (tries - 1).min(10));
         sleep(wait.min(TRY_AGAIN_MAX)).await;
     }
     let server = background::reach_quietly(common).await?;
-    server.stdio(flags.hold).await
+    server.stdio(flags.hold, key).await
 }
 
 /// Which side of a pipe ended.
@@ -114,7 +120,7 @@ struct Carried {
 /// Carries lines both ways until one side ends.
 async fn carry(stream: TokioIo<Upgraded>, ledger: &Mutex<Ledger>, client: &mut Client) -> Carried {
     let (reader, mut writer) = tokio::io::split(stream);
-    let heard = client.heard.clone();
+    let (heard, unread) = (client.heard.clone(), client.heard.clone());
     let mut was_served = false;
     let ended = {
         let down = async {
@@ -167,6 +173,7 @@ async fn carry(stream: TokioIo<Upgraded>, ledger: &Mutex<Ledger>, client: &mut C
         tokio::pin!(down, up);
         tokio::select! {
             ended = &mut down => ended,
+            () = unread.closed() => Side::Client,
             ended = &mut up => {
                 // What the server has already said is not lost with its connection.
                 let _ = timeout(LAST_REPLIES, down).await;

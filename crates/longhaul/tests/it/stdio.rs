@@ -27,6 +27,9 @@ command = ["sh", "-c", "while test -d {folder} && ! test -e {rig_gate}; do sleep
 [tools.counts]
 description = "Adds a line to a file, then waits for another."
 command = ["sh", "-c", "echo run >> {rig_gate}.runs; while test -d {folder} && ! test -e {rig_gate}; do sleep 0.02; done; echo over"]
+[tools.steps]
+description = "Waits for a file, says that it is half way, waits for another."
+command = ["sh", "-c", "while ! test -e {rig_gate}; do sleep 0.02; done; echo 1/2; while ! test -e {rig_gate}.end; do sleep 0.02; done; echo over"]
 [tools.says]
 description = "Says hello."
 command = ["echo", "hello"]
@@ -272,6 +275,23 @@ impl Client {
 
     fn exit(&mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// Reads nothing any more and asks on, until the process ends; its exit code.
+    fn exit_unread(&mut self) -> i32 {
+        // The reading thread closes its end when nobody takes what it read.
+        self.heard = sync_channel(1).1;
+        let deadline = longhaul_engine::clock::monotonic() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            assert!(longhaul_engine::clock::monotonic() < deadline, "it does not end");
+            let ping = json!({ "jsonrpc": "2.0", "id": self.next, "method": "tools/list", "params": { "_meta": meta() } });
+            self.next += 1;
+            // It may end between the look and this.
+            let _ = writeln!(self.said.as_mut().unwrap(), "{ping}");
+        }
     }
 
     fn complaints(&mut self) -> String {

@@ -81,6 +81,49 @@ fn the_server_that_is_replaced_finishes_its_work_and_its_clients_notice_nothing(
     assert_eq!(place.runs(), 1);
 }
 
+// the token of the call stays good, whatever becomes of the server.
+#[test]
+fn progress_goes_on_at_the_next_server() {
+    let place = Place::new("");
+    let mut client = place.pipe();
+    let opened = client.ask_plainly(
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } }),
+    );
+    client.reply(opened);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let called = client.ask_plainly(
+        "tools/call",
+        json!({ "name": "steps", "arguments": {}, "task": {}, "_meta": { "progressToken": "p" } }),
+    );
+    let task = client.reply(called)["result"]["task"]["taskId"].clone();
+    place.until_runs("steps");
+    let old = place.server_pid();
+    let _server = Client::start(&place.rig, &["serve", "--replace"]);
+    place.server_but(old);
+    let waits = client.ask_plainly("tasks/result", json!({ "taskId": task }));
+    let got = client.ask_plainly("tasks/get", json!({ "taskId": task }));
+    assert_eq!(client.reply(got)["result"]["status"], "working");
+    place.open();
+    loop {
+        let frame = client.expect();
+        if frame["method"] == "notifications/progress" {
+            assert_eq!(frame["params"]["progressToken"], "p");
+            break;
+        }
+    }
+    std::fs::write(place.gate.with_extension("end"), "").unwrap();
+    assert_eq!(client.reply(waits)["result"]["content"][0]["text"], "1/2\nover");
+}
+
+#[test]
+fn a_client_that_reads_no_more_ends_its_pipe() {
+    let place = Place::new("");
+    let mut client = place.pipe();
+    client.call("tools/list", json!({}));
+    assert_eq!(client.exit_unread(), 0);
+}
+
 #[test]
 fn a_task_of_the_server_that_made_way_can_be_cancelled_at_the_next() {
     let place = Place::new("");
