@@ -82,15 +82,20 @@ class Screen {
 
     // Other clients' tasks may be listed too: the button of the smallest part of the page that has both it and the words.
     async cancel(words) {
-        await this.page.evaluate((wanted) => {
-            const buttons = [...document.querySelectorAll("button")].filter((found) => found.textContent === "Cancel Task");
-            const card = (button) => {
-                let part = button;
-                while (!/\bID: /.test(part.innerText)) part = part.parentElement;
-                return part;
-            };
-            buttons.find((button) => card(button).innerText.includes(wanted)).click();
-        }, words);
+        // A card that has just been drawn may be drawn once more.
+        const cancelled = () =>
+            this.page.evaluate((wanted) => {
+                const buttons = [...document.querySelectorAll("button")].filter((found) => found.textContent === "Cancel Task");
+                const card = (button) => {
+                    let part = button;
+                    while (part.parentElement && !/\bID: /.test(part.innerText)) part = part.parentElement;
+                    return part;
+                };
+                const button = buttons.find((found) => card(found).innerText.includes(wanted));
+                button?.click();
+                return button !== undefined;
+            }, words);
+        await until(cancelled, Boolean);
     }
 
     async type(label, words) {

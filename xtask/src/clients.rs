@@ -44,10 +44,24 @@ const EVERY: &[&str] = &[
 ];
 /// How many clients run at once.
 const WORKERS: usize = 3;
+/// The names of the clients that are a page begin with this.
+const PAGE: &str = "inspector-web";
 /// The longest that one phase of one client may take.
 const PHASE_MAX: Duration = Duration::from_secs(240);
 /// The longest wait for the tools that are left running.
 const TOOLS_MAX: Duration = Duration::from_secs(20);
+
+/// All but those whose page is driven in a browser: a page of somebody else's, drawn on a busy machine, is no
+/// measure of this project.
+pub(crate) fn without_pages() -> Outcome {
+    let clients = Client::all()?;
+    let names: Vec<String> = clients
+        .into_iter()
+        .map(|client| client.name)
+        .filter(|name| !name.starts_with(PAGE))
+        .collect();
+    run(&names)
+}
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let clients = Client::all()?;
