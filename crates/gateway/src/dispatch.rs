@@ -316,21 +316,11 @@ impl Dispatch {
         let Some(opened) = self.inner.keys.open(sealed) else {
             return Err(RpcError::task_not_found());
         };
-        let found = self
-            .inner
-            .engine
-            .read(Query::Task(opened.task))
-            .await
-            .map_err(|error| store_reply(&error))?;
-        let row = found.rows.into_iter().next();
-        let view = View::of_task(action, &caller.owner, row.as_ref().map(|row| &row.owner));
-        match (gate::judge(&view), row) {
-            (Ok(_), Some(row)) if view::has_expired(&row, found.now) => Err(RpcError::task_expired()),
-            (Ok(_), Some(row)) => Ok((row, found.now)),
+        match self.own_found(caller, action, Query::Task(opened.task)).await? {
+            Some(found) => Ok(found),
             // A row goes only when its time is over; its owner may know that.
-            (_, None) if opened.owner == owner_digest(&caller.owner) => Err(RpcError::task_expired()),
-            (Ok(_), None) => Err(RpcError::task_not_found()),
-            (Err(refusal), _) => Err(refusal.reply()),
+            None if opened.owner == owner_digest(&caller.owner) => Err(RpcError::task_expired()),
+            None => Err(RpcError::task_not_found()),
         }
     }
 
@@ -341,7 +331,8 @@ impl Dispatch {
         action: Action,
         task: TaskId,
     ) -> Result<(Row, Millis), RpcError> {
-        self.own_found(caller, action, Query::Task(task)).await
+        let found = self.own_found(caller, action, Query::Task(task)).await?;
+        found.ok_or_else(RpcError::task_not_found)
     }
 
     /// The caller's own task of this short name.
@@ -355,25 +346,28 @@ impl Dispatch {
             owner: caller.owner.clone(),
             name: name.to_ascii_lowercase(),
         };
-        self.own_found(caller, action, query).await
+        let found = self.own_found(caller, action, query).await?;
+        found.ok_or_else(RpcError::task_not_found)
     }
 
+    /// The task that a query finds, if it is there, when the gate allows the caller to act on it.
     async fn own_found(
         &self,
         caller: &Caller,
         action: Action,
         query: Query,
-    ) -> Result<(Row, Millis), RpcError> {
+    ) -> Result<Option<(Row, Millis)>, RpcError> {
         let found = self.inner.engine.read(query).await;
         let found = found.map_err(|error| store_reply(&error))?;
-        let row = found.rows.into_iter().next();
-        let view = View::of_task(action, &caller.owner, row.as_ref().map(|row| &row.owner));
-        match (gate::judge(&view), row) {
-            (Ok(_), Some(row)) if view::has_expired(&row, found.now) => Err(RpcError::task_expired()),
-            (Ok(_), Some(row)) => Ok((row, found.now)),
-            (Ok(_), None) => Err(RpcError::task_not_found()),
-            (Err(refusal), _) => Err(refusal.reply()),
+        let Some(row) = found.rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let view = View::of_task(action, &caller.owner, Some(&row.owner));
+        gate::judge(&view).map_err(gate::Refusal::reply)?;
+        if view::has_expired(&row, found.now) {
+            return Err(RpcError::task_expired());
         }
+        Ok(Some((row, found.now)))
     }
 
     /// What a session is told on its pipe besides replies.
