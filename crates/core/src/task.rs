@@ -361,16 +361,24 @@ impl Task {
         }
     }
 
-    /// The next moment at which somebody must look at this task: a start or a stop that is owed, a deadline,
-    /// or the end of its time to live. `None` when nothing is owed.
-    pub fn due_at(&self) -> Option<Millis> {
-        let owed = match self.run {
-            Run::Queued { .. } => Some(self.not_before),
-            Run::StopOwed => Some(Millis(0)),
+    /// From when on a runner may take this task: at [`Task::STOP_OWED`] for a stop that is owed, later for a start.
+    /// `None` when nothing is owed.
+    pub fn claim_at(&self) -> Option<Millis> {
+        match self.run {
+            Run::Queued { .. } => Some(self.not_before.max(Millis(Self::STOP_OWED.0 + 1))),
+            Run::StopOwed => Some(Self::STOP_OWED),
             Run::Held | Run::Leased(_) | Run::Running(_) | Run::Parked | Run::Stopping(_) | Run::Idle => None,
-        };
+        }
+    }
+
+    /// The moment from which on a stop may be claimed. No start is due so early, so the two can be told apart.
+    pub const STOP_OWED: Millis = Millis(0);
+
+    /// The next moment that changes this task by itself: a deadline, or the end of its time to live. `None` when it
+    /// is finished.
+    pub fn due_at(&self) -> Option<Millis> {
         if self.is_finished() {
-            return owed;
+            return None;
         }
         let deadlines = self.open_questions().filter_map(|question| match question.state {
             QuestionState::Open { until } => Some(until),
@@ -380,7 +388,6 @@ impl Task {
             | QuestionState::Withdrawn => None,
         });
         deadlines
-            .chain(owed)
             .chain(self.approved_until)
             .chain([self.expires_at])
             .min()

@@ -77,10 +77,6 @@ impl Attempts {
         self.count.send_replace(entries.len());
     }
 
-    pub(crate) fn has(&self, id: TaskId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
     /// The attempts that take a slot, and those that wait without one, by tool.
     pub(crate) fn count(&self, waiting_max: usize) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
         let (mut running, mut waiting) = (BTreeMap::new(), BTreeMap::new());

@@ -30,10 +30,9 @@ pub struct Options {
     /// The most attempts of one tool that wait for an answer without taking one of the tool's slots.
     /// Further ones keep their slot.
     pub waiting_max: usize,
-    /// How many due tasks one look reads at first. A look that finds nothing to do in a full page reads more.
+    /// How many tasks one look reads: of those that may be claimed, so many of each tool; of those whose moment came,
+    /// so many in all.
     pub claim_batch: u32,
-    /// How many due tasks one look reads at most.
-    pub claim_batch_max: u32,
     /// How long a worker waits before it looks for work that another process queued, or whose back-off is over.
     pub claim_interval: Duration,
     /// How often deadlines are looked for.
@@ -82,7 +81,6 @@ impl Options {
             running_max: 256,
             waiting_max: 20,
             claim_batch: 64,
-            claim_batch_max: 16_384,
             claim_interval: Duration::from_millis(500),
             sweep_interval: Duration::from_secs(1),
             recovery_batch: 1_000,

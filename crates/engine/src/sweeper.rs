@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use longhaul_core::{Event, Millis, RunnerId, Task, TaskId, task::QuestionState};
+use longhaul_core::{Event, RunnerId, TaskId};
 use longhaul_store::{Beat, Error, Query, Runner, Scope};
 use tracing::{error, info, warn};
 
@@ -104,47 +104,22 @@ impl Inner {
 
     /// Tells every task whose moment came (T18, T19, T25).
     async fn tick(&self) -> Result<(), Error> {
-        let mut limit = self.options.claim_batch;
+        let limit = self.options.claim_batch;
         loop {
-            let found = self.store.read(Query::Due { limit }).await?;
-            let full = found.rows.len() >= limit as usize;
-            let due = found
-                .rows
-                .iter()
-                .filter(|row| moment_came(&row.task, found.now))
-                .map(|row| row.id);
-            let due: Vec<TaskId> = due.collect();
+            let due = self.store.read(Query::Due { limit }).await?.rows;
+            let full = due.len() >= limit as usize;
             let mut settled = false;
             for batch in due.chunks(self.options.recovery_parallel.max(1)) {
-                for committed in join_all(batch.iter().map(|id| self.happen(*id, Event::Due))).await {
+                for committed in join_all(batch.iter().map(|row| self.happen(row.id, Event::Due))).await {
                     settled |= committed?;
                 }
             }
-            if !full {
+            // Where another process was quicker with all of them, the next look comes soon enough.
+            if !full || !settled {
                 return Ok(());
-            }
-            // What is only queued fills the page: look past it.
-            if !settled {
-                if limit >= self.options.claim_batch_max {
-                    return Ok(());
-                }
-                limit = limit.saturating_mul(4).min(self.options.claim_batch_max);
             }
         }
     }
-}
-
-/// Whether something else than a claim is due.
-fn moment_came(task: &Task, now: Millis) -> bool {
-    let silent = task.open_questions().any(|question| match question.state {
-        QuestionState::Open { until } => until <= now,
-        QuestionState::Given { .. }
-        | QuestionState::Declined
-        | QuestionState::Dismissed
-        | QuestionState::Withdrawn => false,
-    });
-    let ended = task.expires_at <= now || task.approved_until.is_some_and(|until| until <= now);
-    !task.is_finished() && (silent || ended)
 }
 
 /// Looks for deadlines for as long as the process lives.

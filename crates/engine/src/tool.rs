@@ -30,6 +30,9 @@ pub trait Tool: Send + Sync {
 pub trait Tools: Send + Sync {
     /// The tool of this name.
     fn find(&self, name: &str) -> Option<Arc<dyn Tool>>;
+
+    /// The names of all of them.
+    fn names(&self) -> Vec<String>;
 }
 
 /// One attempt.

@@ -240,7 +240,10 @@ impl Inner {
         self.attempts.observe(self.options.runner.id, row);
         for effect in effects {
             match effect {
-                Effect::Start | Effect::Stop => self.work.notify_one(),
+                Effect::Stop => self.work.notify_one(),
+                Effect::Start if self.has_slot(&row.tool) => self.work.notify_one(),
+                // The end of an attempt of the tool looks for it.
+                Effect::Start => {}
                 // The attempt that waits was woken with the other watchers.
                 Effect::Resume | Effect::Tell => {}
             }

@@ -3,14 +3,10 @@
 //! Started by `Engine::start`. Every step goes through `transact`; what a tool reports counts only under the
 //! fence of its claim, and only the core says whether it does.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use longhaul_core::{Event, Reason, Refused, Run};
-use longhaul_store::{Query, Row, Scope, Snapshot};
+use longhaul_store::{Query, Row, Scope, Snapshot, Wanted};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
     time::{Sleep, sleep},
@@ -31,9 +27,8 @@ use crate::{
 pub(crate) async fn claim_work(inner: Arc<Inner>) {
     let mut drivers = JoinSet::new();
     let mut stage = inner.stage.subscribe();
-    let mut looked_far = None;
     while *stage.borrow_and_update() == Stage::Working {
-        if let Err(error) = inner.claim_round(&mut drivers, &mut looked_far).await {
+        if let Err(error) = inner.claim_round(&mut drivers).await {
             warn!(%error, "could not look for work");
         }
         tokio::select! {
@@ -49,56 +44,55 @@ pub(crate) async fn claim_work(inner: Arc<Inner>) {
 }
 
 impl Inner {
-    /// Begins an attempt at every due task that this process has a tool and a free slot for. Looks past a first
-    /// page of tasks that nobody here can work at, but not at every wake-up: a long queue is long to read.
-    async fn claim_round(
-        self: &Arc<Inner>,
-        drivers: &mut JoinSet<()>,
-        looked_far: &mut Option<Instant>,
-    ) -> Result<(), longhaul_store::Error> {
-        let mut limit = self.options.claim_batch;
-        loop {
-            while let Some(ended) = drivers.try_join_next() {
-                self.ended(ended);
-            }
-            if self.running() >= self.options.running_max {
-                return Ok(());
-            }
-            let found = self.store.read(Query::Due { limit }).await?;
-            let full = found.rows.len() >= limit as usize;
-            let mut begun = false;
-            for row in &found.rows {
-                let claimable = match row.task.run {
-                    Run::Queued { .. } => row.task.not_before <= found.now && !row.task.is_finished(),
-                    Run::StopOwed => true,
-                    Run::Held
-                    | Run::Leased(_)
-                    | Run::Running(_)
-                    | Run::Parked
-                    | Run::Stopping(_)
-                    | Run::Idle => false,
-                };
-                begun |= claimable && self.begin(drivers, row);
-            }
-            if begun || !full || limit >= self.options.claim_batch_max {
-                return Ok(());
-            }
-            if limit == self.options.claim_batch {
-                if looked_far.is_some_and(|last| last.elapsed() < self.options.claim_interval) {
-                    return Ok(());
-                }
-                *looked_far = Some(clock::monotonic());
-            }
-            limit = limit.saturating_mul(4).min(self.options.claim_batch_max);
+    /// Begins an attempt at every task that may be claimed and that this process has a tool and a free slot for.
+    async fn claim_round(self: &Arc<Inner>, drivers: &mut JoinSet<()>) -> Result<(), longhaul_store::Error> {
+        while let Some(ended) = drivers.try_join_next() {
+            self.ended(ended);
         }
+        let found = self.store.read(Query::Claimable(self.wanted())).await?;
+        for row in &found.rows {
+            self.begin(drivers, row);
+        }
+        Ok(())
     }
 
-    fn begin(self: &Arc<Inner>, drivers: &mut JoinSet<()>, row: &Row) -> bool {
-        if *self.stage.borrow() != Stage::Working || self.attempts.has(row.id) {
+    /// What this process would take now.
+    fn wanted(&self) -> Vec<Wanted> {
+        let (running, _) = self.attempts.count(self.options.waiting_max);
+        let no_place = running.values().sum::<usize>() >= self.options.running_max;
+        let wanted = |name: String| {
+            let most = self.tools.find(&name)?.concurrency_max();
+            let starts = !no_place && running.get(&name).copied().unwrap_or(0) < most;
+            // An attempt that has begun may not have claimed its task yet, so a page of the free slots alone could
+            // be full of such tasks.
+            let limit = u32::try_from(most)
+                .unwrap_or(u32::MAX)
+                .min(self.options.claim_batch);
+            Some(Wanted {
+                tool: name,
+                starts,
+                limit: if starts { limit } else { self.options.claim_batch },
+            })
+        };
+        self.tools.names().into_iter().filter_map(wanted).collect()
+    }
+
+    /// Whether a new start of this tool would find a slot. When it would not, the end of an attempt looks for it.
+    pub(crate) fn has_slot(&self, tool: &str) -> bool {
+        let Some(found) = self.tools.find(tool) else {
             return false;
+        };
+        let (running, _) = self.attempts.count(self.options.waiting_max);
+        running.get(tool).copied().unwrap_or(0) < found.concurrency_max()
+            && running.values().sum::<usize>() < self.options.running_max
+    }
+
+    fn begin(self: &Arc<Inner>, drivers: &mut JoinSet<()>, row: &Row) {
+        if *self.stage.borrow() != Stage::Working {
+            return;
         }
         let Some(tool) = self.tools.find(&row.tool) else {
-            return false;
+            return;
         };
         let (running, _) = self.attempts.count(self.options.waiting_max);
         let busy = running.get(&row.tool).copied().unwrap_or(0);
@@ -106,10 +100,10 @@ impl Inner {
             busy >= tool.concurrency_max() || running.values().sum::<usize>() >= self.options.running_max;
         // A stop that is owed waits for no slot.
         if full && row.task.run != Run::StopOwed && !longhaul_core::fault!("claims-without-a-slot") {
-            return false;
+            return;
         }
         let Some(entry) = self.attempts.add(row.id, &row.tool) else {
-            return false;
+            return;
         };
         let driver = Driver {
             inner: Arc::clone(self),
@@ -117,11 +111,6 @@ impl Inner {
             tool,
         };
         drivers.spawn(driver.drive());
-        true
-    }
-
-    fn running(&self) -> usize {
-        self.attempts.count(self.options.waiting_max).0.values().sum()
     }
 
     fn ended(&self, driver: Result<(), tokio::task::JoinError>) {

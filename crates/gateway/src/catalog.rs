@@ -123,4 +123,8 @@ impl Tools for Catalog {
     fn find(&self, name: &str) -> Option<Arc<dyn Work>> {
         self.entry(name).map(|entry| Arc::clone(&entry.work))
     }
+
+    fn names(&self) -> Vec<String> {
+        self.order.iter().map(|entry| entry.listing.name.clone()).collect()
+    }
 }

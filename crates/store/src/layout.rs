@@ -23,7 +23,7 @@ use words::{STOPS, phase_words, read_phase, read_rules, read_run, read_word, rul
 const FORMAT: i64 = 1;
 
 /// The columns of `tasks`, in the order in which [`cells`] writes and [`row`] reads them.
-pub(crate) const TASK_COLUMNS: [&str; 38] = [
+pub(crate) const TASK_COLUMNS: [&str; 39] = [
     "id",
     "tenant",
     "issuer",
@@ -52,6 +52,7 @@ pub(crate) const TASK_COLUMNS: [&str; 38] = [
     "strays",
     "stop",
     "open",
+    "claim_at",
     "due_at",
     "expires_at",
     "not_before",
@@ -166,6 +167,7 @@ fn cells(row: &Row, version: u64, status: Vec<u8>) -> Result<Vec<Cell>, Error> {
         flag(task.strays),
         text(task.stop.name()),
         flag(task.is_open()),
+        task.claim_at().map_or(Cell::Null, moment),
         task.due_at().map_or(Cell::Null, moment),
         moment(task.expires_at),
         moment(task.not_before),
@@ -201,7 +203,11 @@ pub(crate) fn row(cells: Vec<Cell>) -> Result<Row, Error> {
     let (run, runner) = (cells.text()?, cells.optional(Cells::array)?.map(RunnerId));
     let (fence, starts, legs) = (Fence(cells.small()?), cells.small()?, cells.small()?);
     let (strays, stop) = (cells.flag()?, cells.text()?);
-    let _derived = (cells.flag()?, cells.optional(Cells::moment)?);
+    let _derived = (
+        cells.flag()?,
+        cells.optional(Cells::moment)?,
+        cells.optional(Cells::moment)?,
+    );
     let (expires_at, not_before) = (cells.moment()?, cells.moment()?);
     let approved_until = cells.optional(Cells::moment)?;
     let (upstream, checkpoint) = (cells.flag()?, cells.flag()?);

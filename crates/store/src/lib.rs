@@ -251,7 +251,9 @@ pub enum Query {
     },
     /// Tasks without bodies, newest first.
     List(List),
-    /// Tasks without bodies at which something is due now: a claim, a stop, a deadline, an end.
+    /// Tasks without bodies that a runner may take now ([`Task::claim_at`]), those that have waited longest first.
+    Claimable(Vec<Wanted>),
+    /// Tasks without bodies whose moment came ([`Task::due_at`]), the earliest first.
     Due {
         /// At most so many.
         limit: u32,
@@ -263,6 +265,24 @@ pub enum Query {
         /// At most so many.
         limit: u32,
     },
+}
+
+/// Which tasks of one tool a runner would take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The tool.
+    pub tool: String,
+    /// Starts too, and not only stops that are owed: the tool has a free slot.
+    pub starts: bool,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Wanted {
+    /// Up to which moment of [`Task::claim_at`].
+    pub(crate) fn until(&self, now: Millis) -> Millis {
+        if self.starts { now } else { Task::STOP_OWED }
+    }
 }
 
 /// A page of tasks.

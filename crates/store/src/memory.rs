@@ -14,7 +14,7 @@ use longhaul_core::{Body, Millis, RunnerId, StepId, TaskId};
 
 use crate::{
     AuditRow, Beat, Clock, Committed, Error, Found, Judge, List, Owner, Query, Record, RecordKind, Row,
-    Runner, Scope, Slot, Snapshot, Stats, Step, Store, Write, step,
+    Runner, Scope, Slot, Snapshot, Stats, Step, Store, Wanted, Write, step,
 };
 
 /// A store in memory.
@@ -280,6 +280,14 @@ impl State {
                     .map(without_bodies)
                     .collect()
             }
+            Query::Claimable(wanted) => {
+                let mut rows: Vec<&Row> = wanted
+                    .iter()
+                    .flat_map(|wanted| self.claimable(wanted, now))
+                    .collect();
+                rows.sort_by_key(|row| (row.task.claim_at(), row.id));
+                rows.into_iter().map(without_bodies).collect()
+            }
             Query::Due { limit } => {
                 let due = |row: &&Row| row.task.due_at().is_some_and(|due| due <= now);
                 let mut rows: Vec<&Row> = self.tasks.values().filter(due).collect();
@@ -297,6 +305,15 @@ impl State {
                 held.take(*limit as usize).map(without_bodies).collect()
             }
         }
+    }
+
+    fn claimable(&self, wanted: &Wanted, now: Millis) -> Vec<&Row> {
+        let until = wanted.until(now);
+        let may = |row: &&Row| row.tool == wanted.tool && row.task.claim_at().is_some_and(|at| at <= until);
+        let mut rows: Vec<&Row> = self.tasks.values().filter(may).collect();
+        rows.sort_by_key(|row| (row.task.claim_at(), row.id));
+        rows.truncate(wanted.limit as usize);
+        rows
     }
 
     fn purge(&mut self, now: Millis, limit: usize) -> u64 {

@@ -22,17 +22,29 @@ impl Migration {
 
 /// The steps for SQLite.
 #[cfg(feature = "sqlite")]
-pub(crate) const SQLITE: &[Migration] = &[Migration {
-    version: 1,
-    sql: include_str!("../migrations/sqlite/0001_tasks.sql"),
-}];
+pub(crate) const SQLITE: &[Migration] = &[
+    Migration {
+        version: 1,
+        sql: include_str!("../migrations/sqlite/0001_tasks.sql"),
+    },
+    Migration {
+        version: 2,
+        sql: include_str!("../migrations/sqlite/0002_claims.sql"),
+    },
+];
 
 /// The steps for PostgreSQL.
 #[cfg(feature = "postgres")]
-pub(crate) const POSTGRES: &[Migration] = &[Migration {
-    version: 1,
-    sql: include_str!("../migrations/postgres/0001_tasks.sql"),
-}];
+pub(crate) const POSTGRES: &[Migration] = &[
+    Migration {
+        version: 1,
+        sql: include_str!("../migrations/postgres/0001_tasks.sql"),
+    },
+    Migration {
+        version: 2,
+        sql: include_str!("../migrations/postgres/0002_claims.sql"),
+    },
+];
 
 /// The newest schema among `all`.
 pub(crate) fn newest(all: &[Migration]) -> u32 {

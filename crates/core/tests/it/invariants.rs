@@ -113,18 +113,21 @@ fn starts_are_within_limits(node: &Node) {
 /// Nothing that is owed is out of sight of whoever looks for due work.
 fn due_is_sane(node: &Node) {
     let task = &node.task;
+    match task.run {
+        Run::Queued { .. } => assert!(task.claim_at() >= Some(task.not_before), "T1"),
+        Run::StopOwed => assert_eq!(task.claim_at(), Some(Task::STOP_OWED), "T24"),
+        Run::Held | Run::Leased(_) | Run::Running(_) | Run::Parked | Run::Stopping(_) | Run::Idle => {
+            assert_eq!(task.claim_at(), None, "{task:?}");
+        }
+    }
     let due = task.due_at();
     if task.is_finished() {
-        assert_eq!(due, (task.run == Run::StopOwed).then_some(Millis(0)), "{task:?}");
+        assert_eq!(due, None, "{task:?}");
         return;
     }
     let due = due.expect("a live task has at least the end of its time to live");
     assert!(due <= task.expires_at, "T19");
     assert!(task.approved_until.is_none_or(|until| due <= until), "T25");
-    assert!(
-        !matches!(task.run, Run::Queued { .. }) || due <= task.not_before,
-        "T1"
-    );
     for question in task.open_questions() {
         let QuestionState::Open { until } = question.state else {
             unreachable!()
@@ -235,12 +238,8 @@ fn the_refusal_says_why(node: &Node, event: &Event, refused: Refused) {
         assert_eq!(refused, Refused::Finished);
     }
     if let Event::Due = event {
-        let queued = matches!(task.run, Run::Queued { .. });
         let due = task.due_at().is_some_and(|due| due <= node.now);
-        assert!(
-            task.is_finished() || queued || !due,
-            "due, but nothing is done: {task:?}"
-        );
+        assert!(!due, "due, but nothing is done: {task:?}");
     }
 }
 

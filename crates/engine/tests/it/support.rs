@@ -230,6 +230,10 @@ impl Tools for Toolbox {
     fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.0.get(name).cloned()
     }
+
+    fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
 }
 
 struct Script {

@@ -59,7 +59,7 @@ section! {
         /// How long a task is kept after its time to live, so that its owner can read how it ended.
         expired_kept: Span = "1h" in 0..=31536000000, since "0.1.0";
         /// The most open tasks of one owner.
-        open_max: u32 = "200" in 1..=100000, since "0.1.0";
+        open_max: u32 = "200" in 1..=10000000, since "0.1.0";
         /// The most calls of one owner that are held open without being tasks.
         held_max: u32 = "200" in 1..=100000, since "0.1.0";
         /// How long a call is waited for before it becomes a task; `0s` is at once.

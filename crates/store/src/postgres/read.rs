@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use deadpool_postgres::Pool;
-use longhaul_core::{Millis, StepId, TaskId, fault};
+use longhaul_core::{Millis, StepId, Task, TaskId, fault};
 use tokio_postgres::error::SqlState;
 
 use super::connection::{Call, Lease, NOW};
 use crate::{
-    AuditRow, Error, Found, Query, Record, RecordKind, Row, Stats,
+    AuditRow, Error, Found, Query, Record, RecordKind, Row, Stats, Wanted,
     crypt::{self, Vault},
     layout::{self, Cell, Cells, QUESTION_COLUMNS, TASK_COLUMNS},
     migrate,
@@ -66,7 +66,7 @@ pub(super) async fn find(pool: &Pool, vault: &Vault, query: &Query) -> Result<Fo
 fn is_whole(query: &Query) -> bool {
     match query {
         Query::Task(_) | Query::Named { .. } => true,
-        Query::List(_) | Query::Due { .. } | Query::HeldBy { .. } => false,
+        Query::List(_) | Query::Claimable(_) | Query::Due { .. } | Query::HeldBy { .. } => false,
     }
 }
 
@@ -85,6 +85,7 @@ fn conditions(query: &Query) -> (String, Vec<Cell>) {
             (rest.to_owned(), vec![hash, Cell::Text(name.clone())])
         }
         Query::List(list) => layout::list_conditions(list),
+        Query::Claimable(wanted) => claimable(wanted),
         Query::Due { limit } => {
             let rest = format!("WHERE due_at <= {NOW} ORDER BY due_at, id LIMIT $1");
             (rest, vec![Cell::Int((*limit).into())])
@@ -97,6 +98,32 @@ fn conditions(query: &Query) -> (String, Vec<Cell>) {
             )
         }
     }
+}
+
+/// A page of each tool.
+fn claimable(wanted: &[Wanted]) -> (String, Vec<Cell>) {
+    let mut values = Vec::new();
+    let mut pages = Vec::new();
+    for wanted in wanted {
+        values.extend([Cell::Text(wanted.tool.clone()), Cell::Int(wanted.limit.into())]);
+        let (tool, limit) = (values.len() - 1, values.len());
+        let until = if wanted.starts {
+            NOW.to_owned()
+        } else {
+            Task::STOP_OWED.0.to_string()
+        };
+        pages.push(format!(
+            "(SELECT id FROM tasks WHERE tool = ${tool} AND claim_at <= {until} ORDER BY claim_at, id LIMIT ${limit})"
+        ));
+    }
+    if pages.is_empty() {
+        pages.push("(SELECT id FROM tasks WHERE false)".to_owned());
+    }
+    let rest = format!(
+        "WHERE id IN ({}) ORDER BY claim_at, id",
+        pages.join(" UNION ALL ")
+    );
+    (rest, values)
 }
 
 /// Selects task rows; `rest` follows `FROM tasks`.

@@ -85,8 +85,17 @@ impl Store for Sqlite {
 
     fn read(&self, query: Query) -> BoxFuture<'_, Result<Found, Error>> {
         let (vault, clock) = (self.vault.clone(), self.clock.clone());
-        self.readers
-            .run(move |connection| read::find(connection, &vault, &query, clock()))
+        match query {
+            Query::Task(_) | Query::Named { .. } => {
+                let readers = self.readers.clone();
+                Box::pin(
+                    async move { readers.here(|connection| read::find(connection, &vault, &query, clock())) },
+                )
+            }
+            Query::List(_) | Query::Claimable(_) | Query::Due { .. } | Query::HeldBy { .. } => self
+                .readers
+                .run(move |connection| read::find(connection, &vault, &query, clock())),
+        }
     }
 
     fn records(&self, kind: RecordKind, tenant: String) -> BoxFuture<'_, Result<Vec<Record>, Error>> {

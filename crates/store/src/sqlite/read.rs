@@ -19,8 +19,8 @@ use crate::{
     migrate,
 };
 
-/// The most reads at once; the others wait.
-const READERS_MAX: usize = 4;
+/// The most long reads at once; the others wait.
+const LONG_MAX: usize = 4;
 
 /// Readers are opened when they are needed and kept.
 pub(super) struct Readers {
@@ -34,36 +34,34 @@ impl Readers {
     pub(super) fn new(path: PathBuf) -> Readers {
         Readers {
             path,
-            turn: Semaphore::new(READERS_MAX),
+            turn: Semaphore::new(LONG_MAX),
             idle: Mutex::default(),
             watcher: Mutex::default(),
         }
     }
 
-    /// Runs `work` on a reader, in one transaction, on a thread that may block.
+    /// Runs `work` on a reader, in one transaction, on a thread that may block: for what reads many rows.
     pub(super) fn run<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, Error>> {
         let readers = self.clone();
-        self.blocking(move || {
-            let idle = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let connection = idle.map_or_else(|| open_reader(&readers.path), Ok)?;
-            let transaction = |sql| {
-                connection
-                    .execute_batch(sql)
-                    .map_err(|cause| failed("read the database", cause))
-            };
-            transaction("BEGIN")?;
-            let found = work(&connection);
-            transaction("ROLLBACK")?;
-            readers
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(connection);
-            found
-        })
+        self.blocking(move || readers.here(work))
+    }
+
+    /// Runs `work` on a reader, in one transaction, on this thread: for what reads a row or two, which takes less
+    /// time than to wake another thread. A reader never waits for the writer.
+    pub(super) fn here<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = idle.map_or_else(|| open_reader(&self.path), Ok)?;
+        execute(&connection, "BEGIN", &[])?;
+        let found = work(&connection);
+        execute(&connection, "ROLLBACK", &[])?;
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(connection);
+        found
     }
 
     /// The versions of the tasks that exist.
@@ -271,6 +269,22 @@ pub(super) fn find(
         Query::List(list) => {
             let (rest, values) = list_query(list);
             rows(&keys, &rest, &values)?
+        }
+        Query::Claimable(wanted) => {
+            let mut found = Vec::new();
+            for wanted in wanted {
+                found.extend(rows(
+                    &keys,
+                    "WHERE tool = ?1 AND claim_at <= ?2 ORDER BY claim_at, id LIMIT ?3",
+                    &[
+                        Cell::Text(wanted.tool.clone()),
+                        layout::moment(wanted.until(now)),
+                        Cell::Int(wanted.limit.into()),
+                    ],
+                )?);
+            }
+            found.sort_by_key(|row| (row.task.claim_at(), row.id));
+            found
         }
         Query::Due { limit } => rows(
             &keys,

@@ -91,7 +91,7 @@ fn snapshot(keys: &Keys<'_>, scope: &Scope, now: Millis) -> Result<Snapshot, Err
                 let place = [hash.clone(), Cell::Blob(idem.to_vec())];
                 snapshot.task = read::one(keys, "owner = ?1 AND idem = ?2", &place)?;
             }
-            let open = "SELECT count(*) FROM tasks WHERE owner = ?1 AND open = 1";
+            let open = "SELECT coalesce(max(number), 0) FROM open_tasks WHERE owner = ?1";
             snapshot.open_tasks = read::count(keys.connection, open, std::slice::from_ref(&hash))?;
             for name in names {
                 let taken = "SELECT count(*) FROM tasks WHERE owner = ?1 AND name = ?2";
@@ -171,6 +171,7 @@ fn put_task(keys: &Keys<'_>, old: Option<&Row>, row: &Row) -> Result<u64, Error>
             return Err(Error::broken(format!("update task {}, which is gone", plan.id)));
         }
     }
+    count_open(keys.connection, old, row)?;
     for name in plan.dropped {
         let place = [task.clone(), Cell::Text(name)];
         execute(
@@ -198,6 +199,19 @@ fn put_task(keys: &Keys<'_>, old: Option<&Row>, row: &Row) -> Result<u64, Error>
         execute(keys.connection, &sql, &question)?;
     }
     Ok(plan.version)
+}
+
+/// Keeps the number of the owner's open tasks, so that a birth need not count them.
+fn count_open(connection: &Connection, old: Option<&Row>, row: &Row) -> Result<(), Error> {
+    let was_open = old.is_some_and(|old| old.task.is_open());
+    let change = i64::from(row.task.is_open()) - i64::from(was_open);
+    if change == 0 {
+        return Ok(());
+    }
+    let sql = "INSERT INTO open_tasks (owner, number) VALUES (?1, ?2) \
+               ON CONFLICT (owner) DO UPDATE SET number = number + excluded.number";
+    let hash = Cell::Blob(layout::owner_hash(&row.owner).to_vec());
+    execute(connection, sql, &[hash, Cell::Int(change)]).map(|_| ())
 }
 
 fn put_record(keys: &Keys<'_>, key: &RecordKey, record: Option<&Record>) -> Result<(), Error> {

@@ -13,7 +13,10 @@ use longhaul_core::fault;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Error, Fault, sqlite::connection::failed};
+use crate::{
+    Error, Fault,
+    sqlite::connection::{execute, failed},
+};
 
 /// The most works in one transaction.
 pub const BATCH_MAX: usize = 64;
@@ -160,8 +163,8 @@ fn write_batch(connection: &Connection, batch: Vec<Box<dyn Job>>) -> Option<Erro
             Err(error) => job.reply(Some(error)),
         }
     }
-    if let Err(cause) = connection.execute_batch("BEGIN IMMEDIATE") {
-        answer(ready, &failed("begin a transaction", cause));
+    if let Err(error) = execute(connection, "BEGIN IMMEDIATE", &[]) {
+        answer(ready, &error);
         return None;
     }
     let mut wrote = false;
@@ -210,11 +213,7 @@ fn end(connection: &Connection, wrote: bool, done: Vec<Box<dyn Job>>) -> Option<
 
 /// Runs one work under a savepoint of its own.
 fn run(connection: &Connection, job: &mut dyn Job) -> Result<bool, Error> {
-    let savepoint = |sql: &str| {
-        connection
-            .execute_batch(sql)
-            .map_err(|cause| failed("set a savepoint", cause))
-    };
+    let savepoint = |sql: &str| execute(connection, sql, &[]).map(|_| ());
     savepoint("SAVEPOINT work")?;
     let done = caught(|| job.run(connection));
     if done.is_err() && !connection.is_autocommit() {

@@ -10,7 +10,7 @@ use std::{
 
 use longhaul_core::{Body, RunnerId, TaskId};
 use longhaul_store::{
-    Fault, Query, Record, RecordKey, RecordKind, Runner, Scope, Step, Store, Write,
+    Fault, Query, Record, RecordKey, RecordKind, Runner, Scope, Step, Store, Wanted, Write,
     crypt::KeyRing,
     sqlite::{Options, Sqlite},
 };
@@ -158,8 +158,43 @@ async fn a_newer_schema_is_refused() {
         .unwrap();
     assert_eq!(
         open(directory.path(), [42; 32]).err(),
-        Some(Fault::Newer { found: 99, known: 1 })
+        Some(Fault::Newer { found: 99, known: 2 })
     );
+}
+
+#[tokio::test]
+async fn the_second_schema_step_keeps_what_is_due() {
+    let directory = TempDir::new().unwrap();
+    let store = sqlite(directory.path());
+    let now = now(&store).await;
+    let mut expired = row(&owner("uid:1"), "aaaaaa", now);
+    expired.task.expires_at = longhaul_core::Millis(1);
+    let queued = row(&owner("uid:1"), "bbbbbb", now);
+    for row in [&expired, &queued] {
+        birth(&store, row).await.unwrap();
+    }
+    drop(store);
+    raw(directory.path())
+        .execute_batch(
+            "DROP INDEX tasks_claim; UPDATE tasks SET due_at = NULL; ALTER TABLE tasks DROP COLUMN claim_at;
+             DROP TABLE open_tasks; CREATE INDEX tasks_open ON tasks (owner) WHERE open = 1;
+             DELETE FROM meta WHERE version = 2;",
+        )
+        .unwrap();
+    let store = sqlite(directory.path());
+    let names = |rows: Vec<longhaul_store::Row>| rows.into_iter().map(|row| row.name).collect::<Vec<_>>();
+    let due = store.read(Query::Due { limit: 9 }).await.unwrap();
+    assert_eq!(names(due.rows), ["aaaaaa"]);
+    let tool = queued.tool.clone();
+    let wanted = Wanted {
+        tool,
+        starts: true,
+        limit: 9,
+    };
+    let claimable = store.read(Query::Claimable(vec![wanted])).await.unwrap();
+    assert_eq!(names(claimable.rows).len(), 2);
+    let open = raw(directory.path()).query_row("SELECT number FROM open_tasks", [], |row| row.get(0));
+    assert_eq!(open, Ok(2));
 }
 
 #[tokio::test]

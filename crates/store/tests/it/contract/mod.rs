@@ -68,6 +68,7 @@ contract! {
         a_list_is_narrowed,
         a_foreign_owner_sees_nothing,
         due_tasks_are_found_earliest_first,
+        claimable_tasks_are_found_tool_by_tool,
         held_tasks_are_found,
         what_is_watched_shows_each_change,
         the_store_counts_what_it_holds;

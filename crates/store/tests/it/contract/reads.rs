@@ -1,7 +1,7 @@
 //! What a reader finds.
 
 use longhaul_core::{Body, Millis, Phase, Run, RunnerId, Span, TaskId, task::CancelledBy};
-use longhaul_store::{List, Query, Row};
+use longhaul_store::{List, Query, Row, Wanted};
 
 use crate::support::{Rig, birth, change, owner, row, unique};
 
@@ -157,9 +157,9 @@ pub(super) async fn a_foreign_owner_sees_nothing(rig: Rig) {
 pub(super) async fn due_tasks_are_found_earliest_first(rig: Rig) {
     let now = rig.now().await;
     let mut tasks = ["aaaaaa", "bbbbbb", "cccccc", "dddddd"].map(|name| row(&owner("uid:1"), name, now));
-    tasks[0].task.not_before = Millis(now.0 - 10);
-    tasks[1].task.not_before = Millis(now.0 - 20);
-    tasks[2].task.not_before = now + Span::seconds(300);
+    tasks[0].task.expires_at = Millis(now.0 - 10);
+    tasks[1].task.expires_at = Millis(now.0 - 20);
+    tasks[2].task.expires_at = now + Span::seconds(300);
     tasks[3].task.run = Run::Running(RunnerId(unique()));
     for task in &tasks {
         birth(&*rig.store, task).await.unwrap();
@@ -182,6 +182,49 @@ pub(super) async fn due_tasks_are_found_earliest_first(rig: Rig) {
         .await
         .unwrap();
     assert_eq!(due(10).await, ["dddddd", "aaaaaa"]);
+}
+
+pub(super) async fn claimable_tasks_are_found_tool_by_tool(rig: Rig) {
+    let now = rig.now().await;
+    let ago = |milliseconds| Millis(now.0 - milliseconds);
+    let queued = |name, tool: &str, not_before| {
+        let mut task = row(&owner("uid:1"), name, now);
+        tool.clone_into(&mut task.tool);
+        task.task.not_before = not_before;
+        task
+    };
+    let mut tasks = [
+        queued("aaaaaa", "one", ago(10)),
+        queued("bbbbbb", "one", ago(20)),
+        queued("cccccc", "one", now + Span::seconds(300)),
+        queued("dddddd", "two", ago(15)),
+        queued("eeeeee", "two", ago(30)),
+        queued("ffffff", "two", ago(40)),
+        queued("gggggg", "three", ago(50)),
+    ];
+    tasks[4].task.run = Run::Running(RunnerId(unique()));
+    tasks[5].task.run = Run::StopOwed;
+    for task in &tasks {
+        birth(&*rig.store, task).await.unwrap();
+    }
+    let claimable = |wanted: &[(&str, bool, u32)]| {
+        let store = rig.store.clone();
+        let wanted = wanted.iter().map(|(tool, starts, limit)| Wanted {
+            tool: (*tool).to_owned(),
+            starts: *starts,
+            limit: *limit,
+        });
+        let query = Query::Claimable(wanted.collect());
+        async move { names(&store.read(query).await.unwrap().rows) }
+    };
+    let both = claimable(&[("one", true, 9), ("two", true, 9)]).await;
+    assert_eq!(both, ["ffffff", "bbbbbb", "dddddd", "aaaaaa"]);
+    assert_eq!(claimable(&[("one", true, 1)]).await, ["bbbbbb"]);
+    assert_eq!(
+        claimable(&[("one", false, 9), ("two", false, 9)]).await,
+        ["ffffff"]
+    );
+    assert_eq!(claimable(&[]).await, [""; 0]);
 }
 
 pub(super) async fn held_tasks_are_found(rig: Rig) {
