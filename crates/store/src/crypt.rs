@@ -14,7 +14,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{PoisonError, RwLock},
 };
 
 use chacha20poly1305::{
@@ -183,7 +183,8 @@ pub struct Place<'a> {
 /// The key ring with the data keys that were read so far.
 pub struct Vault {
     ring: KeyRing,
-    known: Mutex<Known>,
+    /// Read by every body that is sealed or opened, written when a data key is met for the first time.
+    known: RwLock<Known>,
 }
 
 #[derive(Default)]
@@ -226,7 +227,7 @@ impl Vault {
     pub fn new(ring: KeyRing) -> Vault {
         Vault {
             ring,
-            known: Mutex::default(),
+            known: RwLock::default(),
         }
     }
 
@@ -260,7 +261,7 @@ impl Vault {
         }
         key.copy_from_slice(&plain);
         plain.zeroize();
-        let mut known = self.known();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.keys.len() >= CACHED_KEYS_MAX {
             *known = Known::default();
         }
@@ -314,8 +315,8 @@ impl Vault {
         open(key, place, sealed)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> std::sync::RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,9 +21,11 @@ use std::{
 use deadpool_postgres::Pool;
 use futures_core::future::BoxFuture;
 use longhaul_core::{RunnerId, StepId, TaskId};
+use tokio::sync::Semaphore;
 
 use crate::{
-    AuditRow, Beat, Committed, Error, Found, Judge, Query, Record, RecordKind, Runner, Scope, Stats, Store,
+    AuditRow, Beat, Committed, Error, Found, Judge, Query, Record, RecordKind, Runner, Scope, Slot, Stats,
+    Store,
     crypt::{KeyRing, Vault},
 };
 
@@ -45,6 +47,9 @@ pub struct Postgres {
     pool: Pool,
     vault: Arc<Vault>,
     registered: Mutex<BTreeSet<RunnerId>>,
+    /// Turns of births. Those of one owner wait for each other inside the database, each on a connection; half of the
+    /// connections stay for cancels, answers, reports and reads (S21).
+    births: Semaphore,
 }
 
 impl Postgres {
@@ -56,19 +61,27 @@ impl Postgres {
     /// and [`crate::Fault::Broken`] for anything else.
     pub async fn connect(options: Options) -> Result<Postgres, Error> {
         let pool = connection::pool(&options)?;
+        let births = Semaphore::new((options.connections_max / 2).max(1));
         connection::check(&pool, options.allow_unsafe_settings).await?;
         connection::migrate(&pool).await?;
         Ok(Postgres {
             pool,
             vault: Arc::new(Vault::new(options.keys)),
             registered: Mutex::default(),
+            births,
         })
     }
 }
 
 impl Store for Postgres {
     fn transact(&self, id: StepId, scope: Scope, judge: Judge) -> BoxFuture<'_, Result<Committed, Error>> {
-        Box::pin(write::transact(&self.pool, &self.vault, id, scope, judge))
+        Box::pin(async move {
+            let _turn = match &scope.task {
+                Slot::Birth { .. } => Some(self.births.acquire().await.expect("it is never closed")),
+                Slot::None | Slot::Task(_) => None,
+            };
+            write::transact(&self.pool, &self.vault, id, scope, judge).await
+        })
     }
 
     fn read(&self, query: Query) -> BoxFuture<'_, Result<Found, Error>> {

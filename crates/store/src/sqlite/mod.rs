@@ -10,6 +10,7 @@ mod connection;
 mod read;
 mod reserve;
 mod runners;
+mod wal;
 mod write;
 mod writer;
 
@@ -63,11 +64,12 @@ impl Sqlite {
         let path = connection::prepare(&options)?;
         let writing = connection::open(&path)?;
         connection::migrate(&writing)?;
+        let wal = wal::Wal::new(&writing, &path)?;
         let vault = Arc::new(Vault::new(options.keys));
         let reserve = reserve::Reserve::new(&options.directory);
         reserve.keep();
         Ok(Sqlite {
-            writer: writer::Writer::start(writing)?,
+            writer: writer::Writer::start(writing, wal)?,
             readers: Arc::new(read::Readers::new(path)),
             runners: Arc::new(Mutex::new(runners::Locks::new(options.directory.join("runners")))),
             vault,

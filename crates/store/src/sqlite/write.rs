@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::{
     connection::{all, execute},
     read::{self, Keys},
-    writer::{Closure, Work},
+    writer::{Closure, Lane, Work},
 };
 use crate::{
     Clock, Committed, Error, Judge, Record, RecordKey, Row, Scope, Slot, Snapshot, Step, Write,
@@ -40,6 +40,13 @@ impl StepWork {
 
 impl Work for StepWork {
     type Reply = Committed;
+
+    fn lane(&self) -> Lane {
+        match &self.scope.task {
+            Slot::Birth { owner, .. } => Lane::Birth(layout::owner_hash(owner)),
+            Slot::None | Slot::Task(_) => Lane::Other,
+        }
+    }
 
     fn prepare(&mut self, connection: &Connection) -> Result<(), Error> {
         let keys = Keys {
