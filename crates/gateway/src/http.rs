@@ -39,10 +39,12 @@ use crate::{
     catalog::Catalog,
     dispatch::{As, Conversation, Dispatch, Handled},
     http::{
+        body::{Share, Whole},
         event_id::{EventIds, StreamId},
         sse::Begins,
     },
     identity::{Caller, Origin},
+    parse::Parser,
     session::Session,
 };
 
@@ -51,11 +53,12 @@ use crate::{
 pub struct Limits {
     /// The largest body, in bytes (`server.body_max`).
     pub body_max: usize,
-    /// The most bytes of all bodies in memory at once; further requests wait for a place
+    /// The most bytes of all bodies in memory at once; further ones wait for room
     /// (`server.bodies_max`).
     pub bodies_max: usize,
-    /// How long a sender may take to send its body.
-    pub body_time: Duration,
+    /// How long a request may take to arrive, where its connection does not say by when it must
+    /// (`server.read_timeout`).
+    pub request_time: Duration,
     /// How often an idle stream gets a comment, so that nobody on the way cuts it (B-28).
     pub keep_alive: Duration,
     /// How long a reader may leave a frame unread before its stream is cut.
@@ -73,7 +76,7 @@ impl Default for Limits {
         Limits {
             body_max: 4 * 1024 * 1024,
             bodies_max: 64 * 1024 * 1024,
-            body_time: Duration::from_secs(15),
+            request_time: Duration::from_secs(10),
             keep_alive: Duration::from_secs(15),
             reader_time: Duration::from_secs(30),
             result_wait: Duration::from_secs(30),
@@ -90,6 +93,7 @@ struct Shared {
     limits: Arc<Limits>,
     allowed: Arc<Allowed>,
     bodies: body::Budget,
+    parser: Parser,
 }
 
 impl Shared {
@@ -106,13 +110,15 @@ impl Shared {
 
 /// The router of the MCP endpoint.
 pub fn router(dispatch: Dispatch, catalog: Arc<Catalog>, limits: Limits, allowed: Allowed) -> Router {
-    let bodies = body::Budget::new(limits.bodies_max);
+    let bodies = body::Budget::new(limits.bodies_max, limits.body_max);
+    let parser = Parser::new(limits.scan);
     let shared = Shared {
         dispatch,
         catalog,
         limits: Arc::new(limits),
         allowed: Arc::new(allowed),
         bodies,
+        parser,
     };
     Router::new().route("/mcp", any(endpoint)).with_state(shared)
 }
@@ -130,28 +136,24 @@ async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Respons
     if request.method() != Method::POST {
         return not_allowed();
     }
-    let (parts, body) = request.into_parts();
-    if !is_json(&parts.headers) {
+    if !is_json(request.headers()) {
         return text(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "send `Content-Type: application/json`",
         );
     }
-    let bytes = match body::read(body, &parts.headers, &shared.limits, &shared.bodies).await {
-        Ok(bytes) => bytes,
+    let (parts, Whole { bytes, share }) = match body::read(request, &shared.limits, &shared.bodies).await {
+        Ok(read) => read,
         Err(refusal) => return refusal.into_response(),
     };
-    let frame = Frame::parse(bytes.as_slice(), &shared.limits.scan);
-    // A call may be held for long; its body's share of the budget is not.
-    drop(bytes);
-    match frame {
-        Ok(frame) => received(shared, &parts.headers, frame).await,
+    match shared.parser.frame(bytes).await {
+        Ok(frame) => received(shared, &parts.headers, frame, share).await,
         Err(malformed) => refused(Edge::Stateless, &malformed),
     }
 }
 
 /// One frame, on the edge of its generation.
-async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame) -> Response {
+async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame, share: Share) -> Response {
     let headers = Headers::new(
         http_headers
             .iter()
@@ -193,8 +195,10 @@ async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame) -> Res
             let streams = accepts_stream(http_headers);
             match (name_call(&mut incoming, http_headers), session) {
                 (Err(error), _) => single(edge, &incoming.id, &Reply::Error(error)),
-                (Ok(()), Some(session)) => serve_session(shared, &caller, session, *incoming, streams).await,
-                (Ok(()), None) => serve(shared, &caller, *incoming, streams).await,
+                (Ok(()), Some(session)) => {
+                    serve_session(shared, &caller, session, *incoming, streams, share).await
+                }
+                (Ok(()), None) => serve(shared, &caller, *incoming, streams, share).await,
             }
         }
     }
@@ -230,10 +234,13 @@ fn name_call(incoming: &mut Incoming, headers: &HeaderMap) -> Result<(), RpcErro
     }
 }
 
-async fn serve(shared: Shared, caller: &Caller, incoming: Incoming, streams: bool) -> Response {
+async fn serve(shared: Shared, caller: &Caller, incoming: Incoming, streams: bool, share: Share) -> Response {
     let edge = Edge::Stateless;
     let id = incoming.id.clone();
-    match shared.dispatch.handle(caller, None, incoming).await {
+    let handled = shared.dispatch.handle(caller, None, incoming).await;
+    // A call that waits for its reply no longer holds what came with it.
+    drop(share);
+    match handled {
         Handled::Reply(reply) => single(edge, &id, &reply),
         Handled::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
         Handled::Call(held) => {
@@ -255,6 +262,7 @@ async fn serve_session(
     session: Arc<Session>,
     incoming: Incoming,
     streams: bool,
+    share: Share,
 ) -> Response {
     let version = session.peer().version;
     let edge = Edge::Session(version);
@@ -263,7 +271,9 @@ async fn serve_session(
         session: Arc::clone(&session),
         has_stream: streams,
     };
-    match shared.dispatch.handle(caller, Some(&place), incoming).await {
+    let handled = shared.dispatch.handle(caller, Some(&place), incoming).await;
+    drop(share);
+    match handled {
         Handled::Reply(reply) => single(edge, &id, &reply),
         Handled::Call(mut held) if streams && held.wants_stream() => {
             let stream = match version.has_tasks() {

@@ -24,4 +24,5 @@ pub mod session;
 pub mod stdio;
 pub mod view;
 
+mod parse;
 mod quota;

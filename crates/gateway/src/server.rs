@@ -8,7 +8,10 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::Router;
 use longhaul_core::Span;
 use longhaul_engine::Engine;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::watch,
+};
 
 use crate::{
     activity::Activity,
@@ -174,8 +177,10 @@ impl Server {
             tcp,
             connections: connections::Limits {
                 connections_max: config.server.connections_max as usize,
-                header_time: duration(config.server.read_timeout),
+                request_time: duration(config.server.read_timeout),
+                idle_time: duration(config.server.idle_timeout),
                 reader_time: duration(config.server.slow_reader),
+                refused_bytes_max: http_limits(config).body_max.saturating_add(REFUSED_EXTRA),
             },
             socket,
             local,
@@ -296,18 +301,38 @@ async fn listen(bind: SocketAddr, listen: Listen) -> Result<Option<(SocketAddr, 
         address: bind,
         source,
     };
-    let listener = match TcpListener::bind(bind).await {
+    let listener = match bound(bind) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && listen == Listen::ThereOrNear => {
-            let listener = TcpListener::bind((bind.ip(), 0)).await.map_err(system)?;
+            let listener = bound((bind.ip(), 0).into()).map_err(system)?;
             tracing::warn!(wanted = %bind, "the address is in use by another program; a free port is used");
             listener
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(BindError::AddressInUse(bind)),
-        bound => bound.map_err(system)?,
+        listener => listener.map_err(system)?,
     };
     let address = listener.local_addr().map_err(system)?;
     Ok(Some((address, listener)))
 }
+
+fn bound(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A server that comes right after another one gets its address.
+    socket.set_reuseaddr(true)?;
+    // Its connections have it, too. Left to itself the system would hold megabytes for a reader that stops.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// How many bytes the system holds for a reader of one connection.
+const SEND_BUFFER: u32 = 256 * 1024;
+/// How many connections wait to be accepted.
+const BACKLOG: u32 = 1024;
+/// How many bytes beyond the largest body are read of a request that is refused.
+const REFUSED_EXTRA: usize = 64 * 1024;
 
 fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Settings {
     let tasks = &config.tasks;
@@ -364,7 +389,7 @@ fn http_limits(config: &Config) -> http::Limits {
     http::Limits {
         body_max: usize::try_from(server.body_max.0).unwrap_or(usize::MAX),
         bodies_max: usize::try_from(server.bodies_max.0).unwrap_or(usize::MAX),
-        body_time: duration(server.read_timeout),
+        request_time: duration(server.read_timeout),
         keep_alive: duration(server.keep_alive),
         reader_time: duration(server.slow_reader),
         result_wait: duration(config.tasks.result_wait),

@@ -36,6 +36,7 @@ use crate::{
     dispatch::{Conversation, Dispatch, Handled, Held, Step, Waiting},
     identity::{Caller, Origin},
     listen::{Listener, Tick},
+    parse::Parser,
     session::{Session, shared::Shared},
 };
 
@@ -97,6 +98,7 @@ pub struct Stdio {
     dispatch: Dispatch,
     catalog: Arc<Catalog>,
     limits: Arc<Limits>,
+    parser: Parser,
 }
 
 impl Stdio {
@@ -105,6 +107,7 @@ impl Stdio {
         Stdio {
             dispatch,
             catalog,
+            parser: Parser::new(limits.scan),
             limits: Arc::new(limits),
         }
     }
@@ -170,7 +173,7 @@ impl Connection {
                 line = lines.next() => line,
             };
             match line {
-                Ok(Some(Line::Whole(line))) => self.line(&line).await,
+                Ok(Some(Line::Whole(line))) => self.line(line).await,
                 Ok(Some(Line::TooLong)) => self.too_long().await,
                 Ok(None) => return Ended::Left,
                 Err(error) => {
@@ -181,8 +184,9 @@ impl Connection {
         }
     }
 
-    async fn line(&mut self, line: &[u8]) {
-        let (edge, received) = self.receive(line);
+    async fn line(&mut self, line: Vec<u8>) {
+        let frame = self.stdio.parser.frame(line).await;
+        let (edge, received) = self.receive(frame);
         match received {
             Err(malformed) => self.writer.send(edge.malformed(&malformed)).await,
             Ok(Received::Open(opening)) => self.open(&opening).await,
@@ -197,7 +201,7 @@ impl Connection {
 
     /// Reads a frame on the edge that it belongs to. Frames are judged one by one: one that names its version
     /// stands for itself on any connection.
-    fn receive(&self, line: &[u8]) -> (Edge, Result<Received, Malformed>) {
+    fn receive(&self, frame: Result<Frame, Malformed>) -> (Edge, Result<Received, Malformed>) {
         let catalog = &self.stdio.catalog;
         let offer = Offer {
             tasks: true,
@@ -207,7 +211,7 @@ impl Connection {
             tool: &|name| catalog.entry(name).map(|entry| &entry.rule),
         };
         let agreed = self.session.as_ref().map(|session| session.peer());
-        match Frame::parse(line, &offer.limits) {
+        match frame {
             Err(malformed) => (Edge::Stateless, Err(malformed)),
             Ok(frame) => {
                 let belongs = edge::of(None, &frame, agreed);

@@ -20,16 +20,21 @@ section! {
         strict_headers: bool = "false", since "0.1.0";
         /// The largest request body.
         body_max: Bytes = "4MiB" in 1024..=67108864, since "0.1.0";
-        /// The most bytes of all request bodies in memory at once; further requests wait.
+        /// The most bytes of all request bodies in memory at once. A body takes its part as it arrives; one that finds
+        /// no room waits until `read_timeout`. A quarter is kept for bodies of at most 64 KiB, and there is always
+        /// room for one of `body_max`.
         bodies_max: Bytes = "64MiB" in 1048576..=17179869184, since "0.1.0";
         /// How deep JSON may nest.
         depth_max: u32 = "64" in 8..=512, since "0.1.0";
         /// The most JSON values in one request.
         values_max: u32 = "100000" in 1000..=10000000, since "0.1.0";
-        /// The most open connections.
+        /// The most open connections. Past it, a new one takes the place of the one that keeps the server waiting
+        /// longest: between two requests, with a request that is not complete, or without reading its reply.
         connections_max: u32 = "1024" in 2..=65536, since "0.1.0";
-        /// How long a client may take to send the headers of a request, and then its body.
-        read_timeout: Span = "15s" in 1000..=600000, since "0.1.0";
+        /// How long a request may take to arrive, from its first byte to the end of its body.
+        read_timeout: Span = "10s" in 1000..=600000, since "0.1.0";
+        /// How long a connection may stay open without a request.
+        idle_timeout: Span = "75s" in 1000..=3600000, since "0.1.0";
         /// How often a silent stream sends a keep-alive.
         keep_alive: Span = "15s" in 1000..=600000, since "0.1.0";
         /// The most streams that one owner may have open.

@@ -85,3 +85,179 @@ fn readers_that_take_nothing_give_their_places_up() {
     let taken = readers.into_iter().map(|reader| until_closed(reader).len());
     assert!(taken.min().unwrap() < whole, "every reply came whole");
 }
+
+/// A request of 2026-07-28 without a body's length.
+fn head(server: &Server, method: &str) -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: {method}\r\n",
+        server.address,
+    )
+}
+
+/// What `server/discover` gets.
+fn discover(server: &Server) -> Vec<u8> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({ "_meta": meta });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params }).to_string();
+    let mut stream = connect(server);
+    let head = head(server, "server/discover");
+    let length = body.len();
+    write!(
+        stream,
+        "{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    until_closed(stream)
+}
+
+fn is_ok(reply: &[u8]) -> bool {
+    reply.starts_with(b"HTTP/1.1 200")
+}
+
+/// Nobody here is given up because its own time is over.
+const PATIENT: &str = r#"
+read_timeout = "10m"
+idle_timeout = "1h"
+slow_reader = "1h"
+connections_max = 4
+"#;
+
+#[test]
+fn a_newcomer_takes_the_place_of_an_idle_connection() {
+    let rig = Rig::new(PATIENT);
+    let server = rig.serve();
+    let silent: Vec<TcpStream> = (0..12).map(|_| connect(&server)).collect();
+    assert!(is_ok(&discover(&server)));
+    // The oldest went first.
+    assert!(until_closed(silent.into_iter().next().unwrap()).is_empty());
+}
+
+#[test]
+fn a_newcomer_takes_the_place_of_half_a_request() {
+    let rig = Rig::new(PATIENT);
+    let server = rig.serve();
+    let mut halves = Vec::new();
+    for number in 0..12 {
+        let mut half = connect(&server);
+        let head = head(&server, "server/discover");
+        match number % 2 {
+            0 => half.write_all(head.as_bytes()).unwrap(),
+            _ => write!(half, "{head}Content-Length: 1000\r\n\r\n{{").unwrap(),
+        }
+        halves.push(half);
+    }
+    assert!(is_ok(&discover(&server)));
+}
+
+#[test]
+fn a_call_that_is_served_keeps_its_place() {
+    let rig = Rig::new(&CONFIG.replace("read_timeout = \"1s\"", "read_timeout = \"10m\""));
+    let server = rig.serve();
+    let calls = [call(&server, "quiet"), call(&server, "quiet")];
+    let begun = || rig.run(&["--json", "tasks"]).out.matches("\"quiet\"").count();
+    while begun() < 2 {}
+    let late = connect(&server);
+    for call in calls {
+        assert!(is_ok(&until_closed(call)));
+    }
+    drop(late);
+}
+
+#[test]
+fn a_body_that_drips_has_no_more_time_than_any_other() {
+    let rig = Rig::new(CONFIG);
+    let server = rig.serve();
+    let mut drip = connect(&server);
+    write!(
+        drip,
+        "{}Content-Length: 1000\r\n\r\n",
+        head(&server, "server/discover")
+    )
+    .unwrap();
+    drip.set_read_timeout(Some(std::time::Duration::from_millis(50)))
+        .unwrap();
+    let begun = longhaul_engine::clock::monotonic();
+    let mut reply = [0; 12];
+    let came = loop {
+        // One byte for each look at whether there is a reply.
+        let _ = drip.write_all(b" ");
+        match drip.read(&mut reply) {
+            Ok(came) => break came,
+            Err(_) => assert!(longhaul_engine::clock::monotonic() < begun + PATIENCE),
+        }
+    };
+    assert_eq!(&reply[..came], b"HTTP/1.1 408");
+}
+
+#[test]
+fn who_sends_too_much_reads_that_it_is_too_much() {
+    let rig = Rig::new("body_max = \"64KiB\"\n");
+    let server = rig.serve();
+    let part = [b' '; 64 * 1024];
+    let chunk = [format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat();
+    for (length, part) in [
+        ("Content-Length: 100000000", &part[..]),
+        ("Transfer-Encoding: chunked", &chunk),
+    ] {
+        let mut large = connect(&server);
+        write!(large, "{}{length}\r\n\r\n", head(&server, "server/discover")).unwrap();
+        // Sent without a look at the reply, as many clients do.
+        let sent = (0..1_600).take_while(|_| large.write_all(part).is_ok()).count();
+        assert!(until_closed(large).starts_with(b"HTTP/1.1 413"), "{length}");
+        assert!(sent < 1_600, "all of it was read");
+    }
+}
+
+#[test]
+fn senders_that_stop_hold_no_more_memory_than_they_sent() {
+    let rig = Rig::new("bodies_max = \"1MiB\"\nbody_max = \"1MiB\"\nread_timeout = \"10m\"\n");
+    let server = rig.serve();
+    let mut stopped = Vec::new();
+    for number in 0..64 {
+        let mut half = connect(&server);
+        let head = head(&server, "server/discover");
+        match number % 2 {
+            0 => write!(half, "{head}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n").unwrap(),
+            _ => write!(half, "{head}Content-Length: 1000000\r\n\r\n{{").unwrap(),
+        }
+        stopped.push(half);
+    }
+    assert!(is_ok(&discover(&server)));
+}
+
+#[test]
+fn large_bodies_that_wait_for_each_other_all_arrive() {
+    let rig = Rig::new("bodies_max = \"1MiB\"\nbody_max = \"1MiB\"\n");
+    let server = rig.serve();
+    let body = format!("{}{}", " ".repeat(900_000), "[]");
+    let mut senders = Vec::new();
+    let mut sent = Vec::new();
+    for _ in 0..8 {
+        let mut sender = connect(&server);
+        let head = head(&server, "server/discover");
+        let length = body.len();
+        write!(
+            sender,
+            "{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{}",
+            &body[..600_000]
+        )
+        .unwrap();
+        senders.push(sender);
+    }
+    for mut sender in senders {
+        let rest = body[600_000..].to_owned();
+        sent.push(std::thread::spawn(move || {
+            sender.write_all(rest.as_bytes()).unwrap();
+            until_closed(sender)
+        }));
+    }
+    for reply in sent {
+        // A batch is no request, and that is told once all of it was read.
+        assert!(reply.join().unwrap().starts_with(b"HTTP/1.1 400"));
+    }
+}
