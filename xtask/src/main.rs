@@ -22,6 +22,7 @@ mod packages;
 mod program;
 mod rules;
 mod server;
+mod soak;
 mod weight;
 mod workspace;
 
@@ -37,6 +38,7 @@ cargo xtask COMMAND
   weight                    crates in the tree and size of the binary, against a budget
   conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
   clients [CLIENT..]        every real client against the built binary, step by step
+  soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
   faults [NAME..]           each planted fault must fail a test
 ";
 
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         "weight" => weight::run(rest),
         "conformance" => conformance::run(rest),
         "clients" => clients::run(rest),
+        "soak" => soak::run(rest),
         "faults" => faults::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
