@@ -330,9 +330,11 @@ class Actor(threading.Thread):
     # What is done over HTTP only.
 
     def stare(self, client):
-        """A slow reader: it asks for 5 MB and reads nothing for a while."""
-        frame = client.call_frame("huge", self.arguments("huge", self.token(), 0))
-        cut = client.stare(frame, self.random.uniform(4, 20))
+        """A slow reader: it asks for six times 1 MB on one connection, more than its buffers hold, and stops reading."""
+        frames = [client.call_frame("big", self.arguments("big", self.token(), 0)) for _ in range(6)]
+        cut = client.stare(frames, self.random.uniform(4, 20))
+        if cut is None:
+            self.history.fault("a slow reader is cut, or gets everything", actor=self.name)
         self.history.count("slow readers cut" if cut else "slow readers that got everything in the end")
 
     def session_left(self, client):

@@ -8,7 +8,8 @@ import statistics
 
 MIB_PER_HOUR_MAX = 1.0
 WAL_MIB_MAX = 64
-DESCRIPTORS_MORE_MAX = 2
+# A writer and readers that are opened when they are needed, each with the file and its log, and what they share.
+DATABASE_DESCRIPTORS_MAX = 16
 BACK_S_MAX = 5
 # A life is compared with others of its server once it has lasted so long.
 LIFE_S_MIN = 60
@@ -61,10 +62,10 @@ def over_lives(server):
     return [size for _, size in ends], found and found[0] * 3600
 
 
-def descriptors_more(report):
-    """How many descriptors the idle server has after the load, over those it had before."""
-    before, after = column(report["idle"], "descriptors")
-    return after - before, before, after
+def idle_descriptors(report):
+    """The descriptors of the idle server before the load and after it, but for those of its database."""
+    idle = report["idle"]
+    return [every - files for every, files in zip(column(idle, "descriptors"), column(idle, "database_descriptors"))]
 
 
 def verdicts(report):
@@ -77,8 +78,10 @@ def verdicts(report):
     long = report["servers"]["lives"]
     rise = hourly(long, "rss_low_mib")
     verdict("growth of resident memory of `lives`, last two thirds", f"{rise[0]:+.2f} ± {rise[1]:.2f} MiB/h" if rise else "–", f"at most {MIB_PER_HOUR_MAX:g} MiB/h", rise[0] <= MIB_PER_HOUR_MAX if judged and rise else None)
-    more, before, after = descriptors_more(report)
-    verdict("descriptors of `lives`, idle after the load over idle before", f"{before} before, {after} after", f"at most +{DESCRIPTORS_MORE_MAX}", more <= DESCRIPTORS_MORE_MAX)
+    before, after = idle_descriptors(report)
+    verdict("descriptors of `lives`, idle before the load and after it", f"{before} and {after}", "no more after", after <= before)
+    files = column(long, "database_descriptors")
+    verdict("descriptors of its database", f"{max(files)} at most, {files[-1]} at the end", f"at most {DATABASE_DESCRIPTORS_MAX}", max(files) <= DATABASE_DESCRIPTORS_MAX)
     sampled = [server for server in report["servers"].values() if server["samples"]]
     wal = max(max(column(server, "wal_mib")) for server in sampled)
     verdict("largest write-ahead log", f"{wal:.1f} MiB", f"at most {WAL_MIB_MAX} MiB", wal <= WAL_MIB_MAX)
@@ -159,7 +162,7 @@ def markdown(report, link):
         "- a server that was not killed answers every request; past its time to live a task reads as expired.",
         "",
         "Growth is the slope by least squares over one sample every ten seconds, ± its standard error, in the last two thirds of the run.",
-        "A sample is the lowest of twenty looks: results of 1 and 5 MB come and go, and a leak raises the floor as well.",
+        "A sample is the lowest of twenty looks: results of 1 MB come and go, and a leak raises the floor as well.",
         "",
         "## Sizes",
         "",

@@ -11,7 +11,7 @@ import time
 MIB = 1024 * 1024
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICK = os.sysconf("SC_CLK_TCK")
-COLUMNS = ("at_s", "life", "rss_mib", "rss_low_mib", "anon_mib", "descriptors", "threads", "children", "zombies", "wal_mib", "database_mib", "rows", "open_tasks", "cpu_s")
+COLUMNS = ("at_s", "life", "rss_mib", "rss_low_mib", "anon_mib", "descriptors", "database_descriptors", "threads", "children", "zombies", "wal_mib", "database_mib", "rows", "open_tasks", "cpu_s")
 
 
 def stat(pid):
@@ -149,14 +149,26 @@ def sample(server, resident, begun):
                 name, _, value = line.partition(":")
                 status[name] = value.split()
         cpu = stat(pid)[3]
-        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        descriptors, files = held(pid)
         anon, threads = int(status["RssAnon"][0]) / 1024, int(status["Threads"][0])
     except (OSError, KeyError, IndexError, ValueError):
         return None
     children, zombies = offspring(pid)
     rows, open_tasks = tasks(server.state / "longhaul.db")
-    return [round(time.time() - begun, 1), len(server.kills), *resident.take(), round(anon, 2), descriptors, threads, children, zombies,
+    return [round(time.time() - begun, 1), len(server.kills), *resident.take(), round(anon, 2), descriptors, files, threads, children, zombies,
             size(server.state / "longhaul.db-wal"), size(server.state / "longhaul.db"), rows, open_tasks, round(cpu, 2)]
+
+
+def held(pid):
+    """The descriptors of a process, and how many of them are files of its database."""
+    names = os.listdir(f"/proc/{pid}/fd")
+    files = 0
+    for name in names:
+        try:
+            files += "/longhaul.db" in os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+    return len(names), files
 
 
 def offspring(parent):

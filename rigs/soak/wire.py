@@ -261,31 +261,37 @@ class Http(Client):
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Gone(f"{type(error).__name__}: {error}") from error
 
-    def stare(self, frame, seconds):
-        """Sends a request, reads its first bytes and then nothing for so long; true when it was cut meanwhile."""
-        body = json.dumps(frame).encode()
-        head = "".join(f"{name}: {value}\r\n" for name, value in self.headers(frame).items())
-        try:
-            with socket.socket() as line:
-                line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                line.settimeout(REQUEST_S)
+    def stare(self, frames, seconds):
+        """Sends calls for 1 MB each, reads the first bytes and then nothing for so long, and then the rest.
+
+        Whether the connection was cut meanwhile; None when neither happened, it was cut nor everything came.
+        """
+        requests = b""
+        for frame in frames:
+            body = json.dumps(frame).encode()
+            head = "".join(f"{name}: {value}\r\n" for name, value in self.headers(frame).items())
+            requests += f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body
+        with socket.socket() as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.settimeout(REQUEST_S)
+            try:
                 line.connect(("127.0.0.1", self.port))
-                line.sendall(f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode() + body)
-                line.recv(64)
-                time.sleep(seconds)
-                got = 64
-                try:
-                    while more := len(line.recv(65536)):
-                        got += more
-                        if got > len(body) + 5_200_000:
-                            return False
-                except TimeoutError:
-                    return False
-                except OSError:
-                    return True
-                return got < 5_200_000
-        except OSError as error:
-            raise Gone(f"{type(error).__name__}: {error}") from error
+                line.sendall(requests)
+                got = len(line.recv(64))
+            except OSError as error:
+                raise Gone(f"{type(error).__name__}: {error}") from error
+            time.sleep(seconds)
+            try:
+                while got < len(frames) * 1_056_000:
+                    more = len(line.recv(65536))
+                    if not more:
+                        return True
+                    got += more
+                return False
+            except TimeoutError:
+                return None
+            except OSError:
+                return True
 
     def drop(self, frame, after):
         """Sends a request and resets the connection after so long."""

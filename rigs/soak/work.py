@@ -14,10 +14,6 @@ import time
 
 KIND, TOKEN, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
 
-# How many lines of 65 bytes a tool prints: 1 MB, and more than the buffers of a connection hold.
-BLOCKS = {"big": 16_000, "huge": 80_000}
-
-
 def note(what, **more):
     line = {
         what: TOKEN,
@@ -80,9 +76,9 @@ def main():
     if KIND == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     note("start", pid=os.getpid())
-    if KIND in BLOCKS:
+    if KIND == "big":
         block = hashlib.sha256(TOKEN.encode()).hexdigest()
-        finish(f"{KIND} {TOKEN} " + "\n".join([block] * BLOCKS[KIND]))
+        finish(f"big {TOKEN} " + "\n".join([block] * 16_000))
     elif KIND == "fails":
         note("end", digest=None)
         print(f"fails {TOKEN}: on purpose", file=sys.stderr)
