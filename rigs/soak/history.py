@@ -63,10 +63,14 @@ class Ledger:
                     text = file.read()
             except FileNotFoundError:
                 return
-            whole = text[: text.rfind(b"\n") + 1]
-            self.offset += len(whole)
-            for line in whole.splitlines():
-                self.take(json.loads(line))
+            for line in text[: text.rfind(b"\n") + 1].splitlines(keepends=True):
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    # Seen while it was being written: it is read again.
+                    return
+                self.offset += len(line)
+                self.take(said)
 
     def take(self, line):
         mark = line["task"]
@@ -142,10 +146,10 @@ class History:
         self.write("answered", token=record.token, said=said)
 
     def excused(self, server, since, token=None):
-        """The server was killed, or drained, since then; or a shim of this call was."""
+        """The server was killed, drained, or not yet back since then; or a shim of this call was killed."""
         name = server if isinstance(server, str) else server.name
         server = self.servers[name]
-        if any(at >= since - 1 for at in server.kills + server.drains):
+        if server.away or any(at >= since - 1 for at in server.kills + server.drains + server.back_at):
             return True
         return token is not None and any(mark in self.shims_killed for mark in server.ledger.marks(token))
 

@@ -71,7 +71,8 @@ class Server:
         runtime.mkdir(mode=0o700)
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "XDG_RUNTIME_DIR": str(runtime)}
         self.ledger = Ledger(self.folder / "ledger.jsonl")
-        self.kills, self.drains, self.back_s = [], [], []
+        self.kills, self.drains, self.back_s, self.back_at = [], [], [], []
+        self.away = False
         self.process, self.found = None, None
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -237,7 +238,9 @@ class Soak:
 
         def kill():
             while not self.stopping.wait(choices.uniform(0.5, 1.5) * self.period):
+                server.away = True
                 if not server.kill():
+                    server.away = False
                     continue
                 self.history.write("killed", server=server.name)
                 try:
@@ -245,6 +248,9 @@ class Soak:
                 except (Gone, Late, Refused, RuntimeError) as error:
                     self.history.fault("a killed server is back", server=server.name, why=str(error))
                     continue
+                finally:
+                    server.back_at.append(time.time())
+                    server.away = False
                 server.back_s.append(round(took, 2))
                 if took > BACK_MAX_S:
                     self.history.fault("a killed server is back within 5 s", server=server.name, took_s=round(took, 2))
@@ -359,6 +365,8 @@ def main():
         report = json.loads((documented / "reference/soak.json").read_text(encoding="utf-8"))
         page.write(report, documented / "reference", documented / "images")
         return 0
+    # Ended from outside it still ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="lhs") as runtime:
         soak = Soak(chosen, pathlib.Path(runtime))
         report = soak.run()
