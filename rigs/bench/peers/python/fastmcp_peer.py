@@ -1,0 +1,73 @@
+"""A server of FastMCP with `fastmcp-tasks`, its worker in the same process: `fastmcp_peer.py PORT [FOLDER]`.
+
+Its tasks are in memory or, with a folder, in a Redis of its own that keeps its data there and writes each change to
+the disk at once. All else is FastMCP's default, but that nothing is printed for each request.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from fastmcp import FastMCP
+from fastmcp_tasks import TasksExtension
+
+
+def redis(folder):
+    """Starts a Redis on a free port, which gets TERM when this process ends, however it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {
+        "bind": "127.0.0.1",
+        "port": port,
+        "dir": folder,
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "save": "",
+        "logfile": f"{folder}/redis.log",
+    }
+    flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "redis-server", *flags], stdin=subprocess.DEVNULL)
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return f"redis://127.0.0.1:{port}/0"
+        except OSError:
+            time.sleep(0.1)
+    sys.exit("redis-server does not answer")
+
+
+mcp = FastMCP("peer-fastmcp")
+mcp.add_extension(TasksExtension(url=redis(sys.argv[2]) if len(sys.argv) > 2 else "memory://"))
+
+
+@mcp.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@mcp.tool(task=True)
+async def nap(ms: int) -> str:
+    await asyncio.sleep(ms / 1000)
+    return "slept"
+
+
+@mcp.tool(task=True)
+async def child(seconds: float, mark: str) -> str:
+    process = await asyncio.create_subprocess_exec("sleep", str(seconds), env={**os.environ, "MARK": mark})
+    await process.wait()
+    return "done"
+
+
+if __name__ == "__main__":
+    mcp.run(
+        transport="http",
+        host="127.0.0.1",
+        port=int(sys.argv[1]),
+        path="/mcp",
+        show_banner=False,
+        log_level="warning",
+        uvicorn_config={"access_log": False},
+    )
