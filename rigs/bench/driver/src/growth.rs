@@ -1,6 +1,9 @@
 //! Fills a server with tasks, and measures creates and gets on the way.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -17,8 +20,15 @@ const FILL_MAX: Duration = Duration::from_secs(1800);
 const FILL_CALLERS: usize = 64;
 
 /// Begins tasks until so many are there; every one but the first `OPEN_MAX` is cancelled at once.
-pub async fn fill(subject: &Rc<Subject>, tasks: u64, callers: usize, measured: u64) -> Value {
-    let begun = std::time::Instant::now();
+/// Ends after `limit` at the latest.
+pub async fn fill(
+    subject: &Rc<Subject>,
+    tasks: u64,
+    callers: usize,
+    measured: u64,
+    limit: Duration,
+) -> Value {
+    let begun = Instant::now();
     let mut seen = Vec::new();
     for (work, most) in [
         (Work::Create, tasks.min(OPEN_MAX + measured)),
@@ -26,19 +36,20 @@ pub async fn fill(subject: &Rc<Subject>, tasks: u64, callers: usize, measured: u
     ] {
         let missing = most.saturating_sub(subject.ids.borrow().len() as u64);
         if missing > 0 {
-            seen.push(load::measure(subject, &once(work, callers, missing)).await);
+            let window = limit.saturating_sub(begun.elapsed());
+            seen.push(load::measure(subject, &once(work, callers, missing, window)).await);
         }
     }
     json!({"tasks": subject.ids.borrow().len(), "seconds": load::round(begun.elapsed().as_secs_f64()), "fills": seen})
 }
 
-fn once(work: Work, callers: usize, calls: u64) -> Measure {
+fn once(work: Work, callers: usize, calls: u64, window: Duration) -> Measure {
     Measure {
         work,
         callers,
         arrivals: Arrivals::Closed,
         warm: Duration::ZERO,
-        window: FILL_MAX,
+        window,
         calls_max: Some(calls),
     }
 }
@@ -49,7 +60,7 @@ pub async fn measure(subject: &Rc<Subject>, most: u64, callers: usize, window: D
     let (mut stored, mut measured) = (100, 0);
     while stored <= most {
         eprintln!("  {stored} tasks");
-        let filled = fill(subject, stored, FILL_CALLERS, measured).await;
+        let filled = fill(subject, stored, FILL_CALLERS, measured, FILL_MAX).await;
         let get = Measure {
             work: Work::Get,
             callers,
@@ -62,7 +73,7 @@ pub async fn measure(subject: &Rc<Subject>, most: u64, callers: usize, window: D
         let one = Measure { callers: 1, ..get };
         let gets_of_one = load::measure(subject, &one).await;
         let creates = stored.clamp(*CREATES.start(), *CREATES.end());
-        let creates = load::measure(subject, &once(Work::Create, callers, creates)).await;
+        let creates = load::measure(subject, &once(Work::Create, callers, creates, FILL_MAX)).await;
         measured += creates["calls"].as_u64().unwrap_or(0);
         points.push(json!({
             "stored": stored, "fill": filled, "get": gets, "get_of_one": gets_of_one, "create": creates,

@@ -2,9 +2,11 @@
 //!
 //! Read from `/proc` before and after a measurement. Changes nothing, except that `end` kills one process by its id.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, io::Write as _, path::Path, time::Instant};
 
 use serde_json::{Value, json};
+
+use crate::load;
 
 /// `/proc` counts processor time in hundredths of a second on every Linux.
 const MICROS_PER_TICK: u64 = 10_000;
@@ -115,6 +117,27 @@ pub fn end(pid: u32) {
     {
         eprintln!("could not end {pid}");
     }
+}
+
+/// How long a small write takes until it is on the disk, in microseconds.
+///
+/// # Errors
+/// When the folder cannot be written to.
+pub fn sync(folder: &Path) -> Result<Value, String> {
+    const WRITES: usize = 200;
+    let path = folder.join("sync-probe");
+    let failed = |error: std::io::Error| format!("cannot write `{}`: {error}", path.display());
+    let mut file = fs::File::create(&path).map_err(failed)?;
+    let mut nanos = Vec::with_capacity(WRITES);
+    for _ in 0..WRITES {
+        let from = Instant::now();
+        file.write_all(&[7; 4096]).map_err(failed)?;
+        file.sync_data().map_err(failed)?;
+        nanos.push(u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    fs::remove_file(&path).map_err(failed)?;
+    nanos.sort_unstable();
+    Ok(json!({"p50_us": load::share(&nanos, 0.5), "p99_us": load::share(&nanos, 0.99)}))
 }
 
 /// The bytes of all files below a folder.

@@ -36,11 +36,13 @@ A phase is NAME[=NUMBER][@CALLERS][/PER_SECOND]: with a rate, calls arrive at th
   get@32/500         the same, 500 a second
   echo@32            a call of `echo`, without a task
   finish@1           a nap of 0 ms, until it is seen completed; a poll every 2 ms
-  finish-hint@1      the same, with the pause that the server hints
+  finish-hint@4      the same twice a caller, with the pause that the server hints
   nap=500@4          naps of 500 ms, two a caller, with the pause that the server hints; = milliseconds
   nap-held=500@4     the same of the tool `nap_held`
   cancel=20          from cancel to the end of the child process of `child`; = samples
-  open=10000@32      creates until so many tasks are there; = tasks
+  open=10000@32      creates until so many tasks are there, for a minute at most; = tasks
+  mixed=50@200/400   200 callers that get 400 a second, and beside them 50 creates a second; = creates a second
+  sync               a write of 4 KiB and its sync in the folder of `--data`, 200 times
   memory             memory of the server and of its tree
   grow=1000000@32    creates up to so many stored tasks; measured at 100, 1,000, 10,000 and so on
 ";
@@ -49,6 +51,10 @@ A phase is NAME[=NUMBER][@CALLERS][/PER_SECOND]: with a rate, calls arrive at th
 const TASKS_MIN: usize = 100;
 /// The longest that the naps of one round may take.
 const NAPS_MAX: Duration = Duration::from_secs(30);
+/// The longest that tasks are begun for a phase of `open`.
+const OPEN_MAX: Duration = Duration::from_secs(60);
+/// Callers that create beside those that get.
+const CREATORS: usize = 8;
 const POLL: Duration = Duration::from_millis(2);
 
 struct Options {
@@ -209,18 +215,14 @@ async fn run_phase(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> R
         return Ok(vec![run_other(options, phase, subject).await?]);
     };
     if work == Work::Get && subject.ids.borrow().len() < TASKS_MIN {
-        growth::fill(subject, TASKS_MIN as u64, phase.callers, 0).await;
+        growth::fill(subject, TASKS_MIN as u64, phase.callers, 0, OPEN_MAX).await;
     }
     // A window of time would cut off those whose server hints a long pause.
-    let counted = matches!(phase.name.as_str(), "nap" | "nap-held");
-    let measure = Measure {
-        work,
-        callers: phase.callers,
-        arrivals: phase.rate.map_or(Arrivals::Closed, Arrivals::PerSecond),
-        warm: options.warm,
-        window: if counted { NAPS_MAX } else { options.window },
-        calls_max: counted.then_some(2 * phase.callers as u64),
-    };
+    let counted = matches!(phase.name.as_str(), "finish-hint" | "nap" | "nap-held");
+    let mut measure = options.measure(work, phase.callers, phase.rate);
+    if counted {
+        (measure.window, measure.calls_max) = (NAPS_MAX, Some(2 * phase.callers as u64));
+    }
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
         rounds.push(load::measure(subject, &measure).await);
@@ -228,12 +230,39 @@ async fn run_phase(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> R
     Ok(rounds)
 }
 
+impl Options {
+    fn measure(&self, work: Work, callers: usize, rate: Option<f64>) -> Measure {
+        Measure {
+            work,
+            callers,
+            arrivals: rate.map_or(Arrivals::Closed, Arrivals::PerSecond),
+            warm: self.warm,
+            window: self.window,
+            calls_max: None,
+        }
+    }
+}
+
+/// Gets and creates side by side, each at its own rate.
+async fn mixed(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> Value {
+    #[expect(clippy::cast_precision_loss, reason = "a rate that somebody typed")]
+    let creates = phase.number.unwrap_or(50) as f64;
+    let gets = options.measure(Work::Get, phase.callers, phase.rate);
+    let creates = options.measure(Work::Create, CREATORS, Some(creates));
+    let beside = Rc::clone(subject);
+    let creates = tokio::task::spawn_local(async move { load::measure(&beside, &creates).await });
+    let gets = load::measure(subject, &gets).await;
+    json!({"get": gets, "create": creates.await.unwrap_or_default()})
+}
+
 async fn run_other(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> Result<Value, String> {
     let number = |default| phase.number.unwrap_or(default);
     Ok(match phase.name.as_str() {
         "cancel" => stop::measure(subject, number(20)).await,
         "memory" => machine::memory(subject.pid),
-        "open" => growth::fill(subject, number(10_000), phase.callers, 0).await,
+        "open" => growth::fill(subject, number(10_000), phase.callers, 0, OPEN_MAX).await,
+        "mixed" => mixed(options, phase, subject).await,
+        "sync" => machine::sync(options.data.as_deref().ok_or("`sync` needs `--data`")?)?,
         "grow" => {
             let window = options.window;
             growth::measure(subject, number(1_000_000), phase.callers, window).await
