@@ -12,6 +12,7 @@
     reason = "a development tool starts programs and measures them"
 )]
 
+mod bench;
 mod ci;
 mod clients;
 mod conformance;
@@ -39,6 +40,8 @@ cargo xtask COMMAND
   conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
   clients [CLIENT..]        every real client against the built binary, step by step
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
+  bench [--quick] [--only NAME..] [--render]
+                            Longhaul beside its peers under load; the page of its figures
   faults [NAME..]           each planted fault must fail a test
 ";
 
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(rest),
         "clients" => clients::run(rest),
         "soak" => soak::run(rest),
+        "bench" => bench::run(rest),
         "faults" => faults::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,6 +1,6 @@
 //! The server that a rig judges, on a free port: `longhaul serve` with a configuration of the rig's own, or a script in its place.
 //!
-//! Called by `conformance` and `clients`. The server is ended when it is dropped.
+//! Called by `conformance`, `clients` and `bench`. The server is ended when it is dropped.
 
 use std::{
     fs,
@@ -88,7 +88,11 @@ impl Server {
         Server::of(Box::new(program), log)
     }
 
-    fn of(program: Box<dyn Fn(u16) -> Program>, log: PathBuf) -> Result<Server, String> {
+    /// Starts what the function makes of a port, and waits until it answers there.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn of(program: Box<dyn Fn(u16) -> Program>, log: PathBuf) -> Result<Server, String> {
         let port = free_port()?;
         let child = spawn(program(port), &log)?;
         let mut server = Server {
@@ -99,6 +103,11 @@ impl Server {
         };
         server.wait()?;
         Ok(server)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where it serves MCP.
