@@ -41,6 +41,8 @@ struct Plan {
     seconds: &'static str,
     cancels: usize,
     open: usize,
+    /// Streams of `subscriptions/listen`.
+    streams: usize,
     grow: usize,
     /// How often the smallest points of the growth are taken, each on a server of its own.
     grow_small: usize,
@@ -51,6 +53,7 @@ const WHOLE: Plan = Plan {
     seconds: "3",
     cancels: 10,
     open: 10_000,
+    streams: 1_000,
     grow: 1_000_000,
     grow_small: 5,
 };
@@ -59,6 +62,7 @@ const QUICK: Plan = Plan {
     seconds: "1",
     cancels: 3,
     open: 2_000,
+    streams: 200,
     grow: 10_000,
     grow_small: 2,
 };
@@ -262,6 +266,8 @@ impl Bench {
             runs.push(self.fresh(ours, "growth-small", round, &["echo@1", "grow=1000@32"])?);
         }
         let grow = format!("grow={}@32", self.plan.grow);
+        let listen = format!("listen={}/100", self.plan.streams);
+        runs.push(self.fresh(ours, "listen", 1, &["get@32", &listen])?);
         runs.push(self.fresh(ours, "growth", 1, &["echo@1", &grow])?);
         Ok(())
     }

@@ -29,6 +29,7 @@ pub(super) fn render(raw: &Value) -> String {
         cancel(&figures),
         memory(&figures),
         under_load(&figures),
+        streams(&figures),
         ways(&figures),
         growth(&figures),
         servers(&figures),
@@ -163,7 +164,7 @@ fn how(figures: &Figures<'_>) -> String {
          - A create is a `tools/call` of `nap` with an hour to sleep, until the reply that names the task. \
          Longhaul runs 8 of them (`concurrency = 8`), and the rest wait in its queue: \
          what is measured is that a task is durable before its reply, not that its work has begun. Peers begin the work at once, or queue it as they do by default.\n\
-         - Longhaul's settings are its defaults but for `tasks.open_max` and the tools' `concurrency` (`rigs/bench/longhaul.toml`).",
+         - Longhaul's settings are its defaults, except that one owner may have more open tasks, streams and connections, and for what each tool says (`rigs/bench/longhaul.toml`).",
         raw["rounds"],
         text(&raw["seconds"]),
     )
@@ -371,6 +372,34 @@ fn under_load(figures: &Figures<'_>) -> String {
         row("get", "tasks/get"),
         row("create", "create"),
     )
+}
+
+/// Longhaul with many streams.
+fn streams(figures: &Figures<'_>) -> String {
+    let mut table = String::from(
+        "## How soon is a stream told?\n\n\
+         Longhaul, with so many `subscriptions/listen` streams, each on a task of its own; 100 tasks a second are cancelled. \
+         From the cancel's sending until the stream has said so.\n\n\
+         | streams | p50 | p99 | slowest | final states missed | memory a stream |\n|---|---|---|---|---|---|",
+    );
+    let seen = figures
+        .runs(OURS, "listen")
+        .flat_map(|run| items(&run["report"]["measurements"]))
+        .filter(|measured| text(&measured["name"]) == "listen")
+        .flat_map(|measured| items(&measured["rounds"]));
+    for seen in seen {
+        let field = |field: &str| seen[field].as_f64();
+        table.push_str(&format!(
+            "\n| {} | {} | {} | {} | {} | {} KiB |",
+            count(field("streams")),
+            time(field("p50_us")),
+            time(field("p99_us")),
+            time(field("max_us")),
+            count(field("missed")),
+            count(field("kib_per_stream")),
+        ));
+    }
+    table
 }
 
 fn ways(figures: &Figures<'_>) -> String {

@@ -104,6 +104,31 @@ impl Connection {
         outcome.map(|()| &self.body[..])
     }
 
+    /// Sends one message and reads the stream that answers it, until enough of it was seen.
+    ///
+    /// # Errors
+    /// When the stream ends before, or is none.
+    pub async fn follow(
+        mut self,
+        method: &str,
+        body: &[u8],
+        mut enough: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), String> {
+        self.write_request(method, "", body);
+        let head = match self.send_and_read_head().await {
+            Ok(head) => head,
+            Err(Broken::Closed) => return Err("closed without a reply".to_owned()),
+            Err(Broken::Other(why)) => return Err(why),
+        };
+        if head.status != 200 || !head.events {
+            return Err(format!("no stream: HTTP {}", head.status));
+        }
+        while !enough(&self.read) {
+            self.more().await?;
+        }
+        Ok(())
+    }
+
     fn write_request(&mut self, method: &str, name: &str, body: &[u8]) {
         let out = &mut self.out;
         out.clear();

@@ -5,6 +5,7 @@
 
 mod growth;
 mod http;
+mod listen;
 mod load;
 mod machine;
 mod pipe;
@@ -42,6 +43,7 @@ A phase is NAME[=NUMBER][@CALLERS][/PER_SECOND]: with a rate, calls arrive at th
   cancel=20          from cancel to the end of the child process of `child`; = samples
   open=10000@32      creates until so many tasks are there, for a minute at most; = tasks
   mixed=50@200/400   200 callers that get 400 a second, and beside them 50 creates a second; = creates a second
+  listen=1000/100    so many streams, each on a task of its own, which are cancelled at 100 a second
   sync               a write of 4 KiB and its sync in the folder of `--data`, 200 times
   memory             memory of the server and of its tree
   grow=1000000@32    creates up to so many stored tasks; measured at 100, 1,000, 10,000 and so on
@@ -262,6 +264,10 @@ async fn run_other(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> R
         "memory" => machine::memory(subject.pid),
         "open" => growth::fill(subject, number(10_000), phase.callers, 0, OPEN_MAX).await,
         "mixed" => mixed(options, phase, subject).await,
+        "listen" => {
+            let streams = usize::try_from(number(1000)).map_err(|error| error.to_string())?;
+            listen::measure(subject, streams, phase.rate.unwrap_or(100.0)).await?
+        }
         "sync" => machine::sync(options.data.as_deref().ok_or("`sync` needs `--data`")?)?,
         "grow" => {
             let window = options.window;

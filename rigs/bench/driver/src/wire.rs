@@ -139,6 +139,13 @@ pub async fn open(era: Era, way: &mut Way) -> Result<(), String> {
     caller.notify("notifications/initialized").await
 }
 
+/// The message that opens a stream on one task.
+pub fn listen(id: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"taskIds":["{id}"]}}{META}}}}}"#
+    )
+}
+
 impl Caller {
     pub fn new(era: Era, way: Way) -> Caller {
         Caller {
