@@ -125,6 +125,9 @@ impl Tools for Catalog {
     }
 
     fn names(&self) -> Vec<String> {
-        self.order.iter().map(|entry| entry.listing.name.clone()).collect()
+        self.order
+            .iter()
+            .map(|entry| entry.listing.name.clone())
+            .collect()
     }
 }

@@ -14,6 +14,7 @@ mod join;
 mod leave;
 mod listed;
 mod patience;
+mod polls;
 mod returning;
 mod rounds;
 mod sessions;
@@ -37,6 +38,7 @@ use gated::{Allowed, Gated};
 pub use held::{Held, Step};
 pub use hold::Limits as HoldLimits;
 pub use leave::Left;
+pub use sessions::Limits as SessionLimits;
 pub use waiting::Waiting;
 pub(crate) use waiting::{As, Line};
 
@@ -46,8 +48,9 @@ use crate::{
     identity::Caller,
     listen::{self, Listener},
     quota::Quota,
+    replies::Room,
     request_state::Sealer,
-    sealed_id::{Keys, owner_digest},
+    sealed_id::{Keys, Opened, owner_digest},
     session::{Session, feed::Seen, seal, shared::Shared},
     view,
 };
@@ -75,6 +78,8 @@ struct Inner {
     /// The callers that wait for each task.
     waiting: join::Tally,
     returning: returning::Calls,
+    replies: Room,
+    polls: polls::Polls,
     /// The results on their way to a caller that came back for them: nobody else is given one of these.
     handing: join::Tally,
 }
@@ -88,6 +93,13 @@ pub struct Settings {
     pub open_max: u64,
     /// The most calls of one owner that wait for their reply (`tasks.held_max`).
     pub held_max: usize,
+    /// The most calls of all owners that wait for their reply (`tasks.held_total_max`).
+    pub held_total_max: usize,
+    /// The most bytes that the waiting calls of one owner keep of what came with them; of all owners, four times as
+    /// many (`tasks.held_bytes_max`).
+    pub held_bytes_max: usize,
+    /// The most bytes of large replies that wait for their readers (`server.replies_max`).
+    pub replies_max: usize,
     /// How long callers without a task are held.
     pub hold: HoldLimits,
     /// For how long the result of a call whose caller left is given to an equal call (`tasks.kept_for_join`).
@@ -104,6 +116,11 @@ pub struct Settings {
     pub listen: listen::Limits,
     /// What poll intervals are hinted.
     pub poll: view::Poll,
+    /// How often in a row a task may be looked at (`tasks.poll_burst`).
+    pub poll_burst: u32,
+    /// The most sessions that are remembered, and for how long without a request (`server.sessions_max`,
+    /// `server.session_idle`).
+    pub sessions: sessions::Limits,
     /// How long a call that asks before it is a task waits for its next round.
     pub round_max: Span,
     /// How long a finished call that never was handed out as a task is kept.
@@ -120,6 +137,9 @@ impl Default for Settings {
             tasks_enabled: true,
             open_max: 200,
             held_max: 200,
+            held_total_max: 2_000,
+            held_bytes_max: 16 * 1024 * 1024,
+            replies_max: 64 * 1024 * 1024,
             hold: HoldLimits::default(),
             kept_for_join: Span::seconds(60 * 60),
             wait_tool: true,
@@ -128,6 +148,8 @@ impl Default for Settings {
             list_cache_ms: 60_000,
             listen: listen::Limits::default(),
             poll: view::Poll::default(),
+            poll_burst: 200,
+            sessions: sessions::Limits::default(),
             round_max: Span::seconds(60 * 60),
             answered_kept: Span::seconds(5 * 60),
             ttl_max: Span::seconds(30 * 24 * 60 * 60),
@@ -173,12 +195,13 @@ impl Dispatch {
         let states = Sealer::new(&keys);
         let session_ids = seal::Sealer::new(&keys);
         let started_at = engine.now();
+        let replies = Room::new(settings.replies_max);
         let inner = Inner {
             engine: Gated::new(engine),
             catalog,
             keys,
             states,
-            sessions: sessions::Sessions::default(),
+            sessions: sessions::Sessions::new(settings.sessions),
             session_ids,
             settings,
             started_at,
@@ -190,6 +213,8 @@ impl Dispatch {
             waiting: join::Tally::default(),
             returning: returning::Calls::default(),
             handing: join::Tally::default(),
+            replies,
+            polls: polls::Polls::new(),
         };
         Dispatch {
             inner: Arc::new(inner),
@@ -235,7 +260,7 @@ impl Dispatch {
             Request::CancelTask { task } => self.cancel(caller, &task).await,
             Request::Listen(filter) => {
                 let limits = &self.inner.settings.listen;
-                return match self.inner.streams.take(&caller.owner, limits.streams_max) {
+                return match self.inner.streams.take(&caller.owner, 0, limits.caps()) {
                     Some(place) => {
                         let listener = Listener::new(self.clone(), caller.clone(), filter, place).await;
                         Handled::Listen(Box::new(listener))
@@ -255,6 +280,11 @@ impl Dispatch {
     /// Resolves when this process takes no new work any more.
     pub(crate) async fn draining(&self) {
         self.inner.engine.draining().await;
+    }
+
+    /// The room for replies, one for all transports.
+    pub(crate) fn replies(&self) -> &Room {
+        &self.inner.replies
     }
 
     /// What listeners are limited to.
@@ -313,9 +343,21 @@ impl Dispatch {
         action: Action,
         sealed: &str,
     ) -> Result<(Row, Millis), RpcError> {
-        let Some(opened) = self.inner.keys.open(sealed) else {
-            return Err(RpcError::task_not_found());
-        };
+        self.own_opened(caller, action, &self.opened(sealed)?).await
+    }
+
+    /// What a sealed id says, when it is no forgery.
+    fn opened(&self, sealed: &str) -> Result<Opened, RpcError> {
+        self.inner.keys.open(sealed).ok_or_else(RpcError::task_not_found)
+    }
+
+    /// As [`Dispatch::own`], of an id that was opened.
+    async fn own_opened(
+        &self,
+        caller: &Caller,
+        action: Action,
+        opened: &Opened,
+    ) -> Result<(Row, Millis), RpcError> {
         match self.own_found(caller, action, Query::Task(opened.task)).await? {
             Some(found) => Ok(found),
             // A row goes only when its time is over; its owner may know that.
@@ -378,7 +420,7 @@ impl Dispatch {
     /// The stream of a session for what belongs to no single request.
     pub(crate) fn shared_stream(&self, caller: &Caller, session: &Arc<Session>) -> Result<Shared, RpcError> {
         let limits = &self.inner.settings.listen;
-        let place = self.inner.streams.take(&caller.owner, limits.streams_max);
+        let place = self.inner.streams.take(&caller.owner, 0, limits.caps());
         let place = place.ok_or_else(|| limits.refusal())?;
         Ok(Shared::new(
             self.clone(),

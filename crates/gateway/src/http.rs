@@ -9,6 +9,7 @@ pub mod connections;
 mod body;
 mod event_id;
 mod guard;
+mod reply;
 mod session;
 mod sse;
 
@@ -16,20 +17,17 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::Body,
     extract::{Request as HttpRequest, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
     routing::any,
 };
 use longhaul_mcp::{
-    Incoming, Message, Notice, Reply, Request, RequestId, RpcError,
+    Incoming, Message, Notice, Reply, Request, RpcError,
     edge::{self, Belongs, Edge, Offer, Received},
     frame::Frame,
     header::Headers,
-    malformed::Malformed,
     meta::KEY_BYTES_MAX,
-    rpc_error::Data,
     scan,
 };
 
@@ -37,10 +35,11 @@ pub use guard::Allowed;
 
 use crate::{
     catalog::Catalog,
-    dispatch::{As, Conversation, Dispatch, Handled},
+    dispatch::{As, Conversation, Dispatch},
     http::{
         body::{Share, Whole},
         event_id::{EventIds, StreamId},
+        reply::{Later, json, refused, single, text},
         sse::Begins,
     },
     identity::{Caller, Origin},
@@ -237,19 +236,16 @@ fn name_call(incoming: &mut Incoming, headers: &HeaderMap) -> Result<(), RpcErro
 async fn serve(shared: Shared, caller: &Caller, incoming: Incoming, streams: bool, share: Share) -> Response {
     let edge = Edge::Stateless;
     let id = incoming.id.clone();
-    let handled = shared.dispatch.handle(caller, None, incoming).await;
-    // A call that waits for its reply no longer holds what came with it.
-    drop(share);
+    let handled = match reply::at_once(&shared, edge, caller, None, incoming, share).await {
+        Ok(response) => return response,
+        Err(handled) => handled,
+    };
     match handled {
-        Handled::Reply(reply) => single(edge, &id, &reply),
-        Handled::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
-        Handled::Call(held) => {
-            let reply = held.finish().await;
-            taken(edge, &id, &reply)
-        }
-        Handled::Wait(waiting) => single(edge, &id, &waiting.finish().await),
-        Handled::Listen(listener) if streams => sse::listen(shared, id, *listener),
-        Handled::Listen(_) => text(
+        Later::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
+        Later::Call(held) => reply::at_end(&shared, edge, &id, *held, reply::taken).await,
+        Later::Wait(waiting) => reply::at_end(&shared, edge, &id, *waiting, reply::fitted).await,
+        Later::Listen(listener) if streams => sse::listen(shared, id, *listener),
+        Later::Listen(_) => text(
             StatusCode::NOT_ACCEPTABLE,
             "a subscription needs `Accept: text/event-stream`",
         ),
@@ -271,11 +267,12 @@ async fn serve_session(
         session: Arc::clone(&session),
         has_stream: streams,
     };
-    let handled = shared.dispatch.handle(caller, Some(&place), incoming).await;
-    drop(share);
+    let handled = match reply::at_once(&shared, edge, caller, Some(&place), incoming, share).await {
+        Ok(response) => return response,
+        Err(handled) => handled,
+    };
     match handled {
-        Handled::Reply(reply) => single(edge, &id, &reply),
-        Handled::Call(mut held) if streams && held.wants_stream() => {
+        Later::Call(mut held) if streams && held.wants_stream() => {
             let stream = match version.has_tasks() {
                 true => held.stream_name().await,
                 false => None,
@@ -289,11 +286,8 @@ async fn serve_session(
             let ids = stream.and_then(|stream| EventIds::of(&stream, event_id::From::default()));
             sse::steps(shared, session, id, *held, ids, Begins::Anew)
         }
-        Handled::Call(held) => {
-            let reply = held.finish().await;
-            taken(edge, &id, &reply)
-        }
-        Handled::Wait(waiting) if streams => {
+        Later::Call(held) => reply::at_end(&shared, edge, &id, *held, reply::taken).await,
+        Later::Wait(waiting) if streams => {
             let stream = waiting.stream_name().map(|(name, send)| StreamId {
                 name,
                 send,
@@ -303,84 +297,17 @@ async fn serve_session(
             let ids = stream.and_then(|stream| EventIds::of(&stream, event_id::From::default()));
             sse::steps(shared, session, id, *waiting, ids, Begins::Anew)
         }
-        Handled::Wait(waiting) => {
-            let ended = tokio::time::timeout(shared.limits.result_wait, waiting.finish()).await;
-            single(edge, &id, &ended.unwrap_or_else(|_| still_running()))
+        Later::Wait(waiting) => {
+            let ended = reply::at_end(&shared, edge, &id, *waiting, reply::fitted);
+            let ended = tokio::time::timeout(shared.limits.result_wait, ended).await;
+            ended.unwrap_or_else(|_| single(edge, &id, &reply::still_running()))
         }
-        Handled::Listen(_) => single(
+        Later::Listen(_) => single(
             edge,
             &id,
             &Reply::Error(RpcError::method_not_found("subscriptions/listen")),
         ),
     }
-}
-
-/// What `tasks/result` says to a client that takes no stream and has waited long enough.
-fn still_running() -> Reply {
-    Reply::Error(RpcError::internal(
-        "still_running",
-        "The task has not ended yet: ask again, or accept `text/event-stream`",
-    ))
-}
-
-/// One JSON object with the status that its outcome has.
-fn single(edge: Edge, id: &RequestId, reply: &Reply) -> Response {
-    let mut response = json(edge.status(reply), edge.render(reply, id));
-    if let Some(seconds) = retry_after(reply) {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
-/// As [`single`], for a call that was taken: an error is then the tool's own, and its code says nothing about
-/// this exchange. A tool's `-32601` must not look like a missing method of this server (D-9).
-fn taken(edge: Edge, id: &RequestId, reply: &Reply) -> Response {
-    match reply {
-        Reply::Error(RpcError {
-            data: Data::None | Data::Raw(_),
-            ..
-        }) => json(200, edge.render(reply, id)),
-        Reply::Error(_)
-        | Reply::Discover(_)
-        | Reply::Tools(_)
-        | Reply::Result(_)
-        | Reply::InputRequired { .. }
-        | Reply::TaskCreated(_)
-        | Reply::Task(_)
-        | Reply::Outcome(_)
-        | Reply::Tasks(_)
-        | Reply::Cancelled { .. }
-        | Reply::Ack
-        | Reply::ListenEnded => single(edge, id, reply),
-    }
-}
-
-fn refused(edge: Edge, malformed: &Malformed) -> Response {
-    json(edge.malformed_status(malformed), edge.malformed(malformed))
-}
-
-fn json(status: u16, frame: Vec<u8>) -> Response {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (
-        status,
-        [
-            (header::CONTENT_TYPE, "application/json"),
-            (header::CACHE_CONTROL, "no-store"),
-        ],
-        Body::from(frame),
-    )
-        .into_response()
-}
-
-fn text(status: StatusCode, line: &str) -> Response {
-    (
-        status,
-        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
-        format!("{line}\n"),
-    )
-        .into_response()
 }
 
 /// Without a session there is nothing but requests (A-20, B-18).
@@ -415,14 +342,4 @@ fn accepts_stream(headers: &HeaderMap) -> bool {
                 media.eq_ignore_ascii_case("text/event-stream") || media == "*/*" || media == "text/*"
             })
         })
-}
-
-fn retry_after(reply: &Reply) -> Option<u64> {
-    let Reply::Error(error) = reply else { return None };
-    match &error.data {
-        Data::Refusal(refusal) => refusal
-            .retry_after_ms
-            .map(|milliseconds| milliseconds.div_ceil(1000)),
-        Data::None | Data::Raw(_) => None,
-    }
 }

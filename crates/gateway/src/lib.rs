@@ -26,3 +26,4 @@ pub mod view;
 
 mod parse;
 mod quota;
+mod replies;

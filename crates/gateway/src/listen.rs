@@ -1,7 +1,7 @@
 //! `subscriptions/listen`: one stream for many tasks.
 //!
 //! Made by `dispatch`, read by the transports. The order is fixed: what is followed, then each task as it is,
-//! then each change, then the end (G-37, Q-14). Nothing queues here: a reader that falls behind learns the
+//! then each change, then the end (G-37, Q-14). Nothing queues here but the names of tasks: a reader that falls behind learns the
 //! newest state of each task and misses only states in between. Every tick passes the gate.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,12 @@ use longhaul_mcp::{
     rpc_error::{Refusal, RefusalCode, Who},
 };
 
-use crate::{dispatch::Dispatch, gate::Action, identity::Caller, quota::Place};
+use crate::{
+    dispatch::Dispatch,
+    gate::Action,
+    identity::Caller,
+    quota::{Caps, Place},
+};
 
 /// What one owner's streams are limited to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub struct Limits {
     pub tasks_max: usize,
     /// The most streams that one owner has open (`server.streams_max`).
     pub streams_max: usize,
+    /// The most streams of all owners (`server.streams_total_max`).
+    pub streams_total_max: usize,
 }
 
 impl Default for Limits {
@@ -30,17 +37,25 @@ impl Default for Limits {
         Limits {
             tasks_max: 16,
             streams_max: 64,
+            streams_total_max: 1_024,
         }
     }
 }
 
 impl Limits {
+    pub(crate) fn caps(self) -> Caps {
+        Caps::places(self.streams_max, self.streams_total_max)
+    }
+
     /// What an owner is told who has too many streams.
     pub(crate) fn refusal(self) -> RpcError {
         let most = self.streams_max;
         RpcError::refused(
             RefusalCode::OverLimit,
-            format!("{most} streams of yours are open, which is the most (`server.streams_max`): close one"),
+            format!(
+                "{most} streams of yours are open, or as many as the server has, which is the most \
+                 (`server.streams_max`, `server.streams_total_max`): close one"
+            ),
             Refusal {
                 reason: "stream_limit".into(),
                 who: Who::Caller,
@@ -56,11 +71,15 @@ pub struct Listener {
     dispatch: Dispatch,
     caller: Caller,
     watcher: Watcher,
-    /// The sealed ids of the tasks that are followed and have not ended.
+    /// The sealed ids of the tasks that are followed and whose end was not told.
     followed: BTreeMap<TaskId, String>,
     /// Tasks were asked for: the stream ends when none is left.
     ends: bool,
-    ready: VecDeque<Push>,
+    acknowledges: Option<Filter>,
+    /// The tasks to be looked at, each once: a state is read when the stream has room for it.
+    due: VecDeque<TaskId>,
+    /// What was told last.
+    last: Option<(TaskId, String)>,
 }
 
 /// The next thing on a stream.
@@ -81,9 +100,10 @@ impl Listener {
             caller,
             watcher,
             followed: BTreeMap::new(),
-            ready: VecDeque::new(),
+            acknowledges: None,
+            due: VecDeque::new(),
+            last: None,
         };
-        let mut snapshots = Vec::new();
         let mut named = Vec::new();
         let tasks_max = listener.dispatch.settings().listen.tasks_max;
         for sealed in filter.tasks.iter().flatten() {
@@ -94,7 +114,7 @@ impl Listener {
                 continue;
             }
             // Unknown, foreign and expired ones are left out, and nobody is told which (Q-14).
-            if let Ok((row, now)) = listener
+            if let Ok((row, _)) = listener
                 .dispatch
                 .own(&listener.caller, Action::Listen, sealed)
                 .await
@@ -102,47 +122,66 @@ impl Listener {
                 named.push(sealed.clone());
                 if !row.task.is_finished() {
                     listener.watcher.follow(row.id, row.version);
-                    listener.followed.insert(row.id, sealed.clone());
                 }
-                snapshots.push(Push::Task(listener.dispatch.view(&row, now)));
+                listener.followed.insert(row.id, sealed.clone());
+                listener.due.push_back(row.id);
             }
         }
-        let honoured = Filter {
+        listener.acknowledges = Some(Filter {
             tools_list_changed: false,
             tasks: filter.tasks.is_some().then_some(named),
-        };
-        listener.ready.push_back(Push::Acknowledged(honoured));
-        listener.ready.extend(snapshots);
+        });
         listener
     }
 
     /// The next thing; waits until there is one. Safe to drop and call again.
     pub async fn next(&mut self) -> Tick {
+        if let Some(honoured) = self.acknowledges.take() {
+            return Tick::Push(Push::Acknowledged(honoured));
+        }
         loop {
-            if let Some(push) = self.ready.pop_front() {
-                return Tick::Push(push);
+            while let Some(task) = self.due.front().copied() {
+                let push = self.look(task).await;
+                self.due.pop_front();
+                if let Some(push) = push {
+                    return Tick::Push(push);
+                }
             }
             if self.ends && self.followed.is_empty() {
                 return Tick::End(Reply::ListenEnded);
             }
             for (task, _) in self.watcher.next().await {
-                self.look(task).await;
+                if !self.due.contains(&task) {
+                    self.due.push_back(task);
+                }
             }
         }
     }
 
-    async fn look(&mut self, task: TaskId) {
-        let Some(sealed) = self.followed.get(&task).cloned() else {
-            return;
-        };
+    /// What was told last found no room: it is told again, as it is then.
+    pub(crate) fn again(&mut self) {
+        if let Some((task, sealed)) = self.last.take() {
+            self.followed.insert(task, sealed);
+            self.due.push_front(task);
+        }
+    }
+
+    async fn look(&mut self, task: TaskId) -> Option<Push> {
+        let sealed = self.followed.get(&task).cloned()?;
         match self.dispatch.own(&self.caller, Action::Listen, &sealed).await {
             Ok((row, now)) => {
                 if row.task.is_finished() {
                     self.unfollow(task);
+                } else {
+                    self.watcher.follow(task, row.version);
                 }
-                self.ready.push_back(Push::Task(self.dispatch.view(&row, now)));
+                self.last = Some((task, sealed));
+                Some(Push::Task(self.dispatch.view(&row, now)))
             }
-            Err(_) => self.unfollow(task),
+            Err(_) => {
+                self.unfollow(task);
+                None
+            }
         }
     }
 

@@ -340,6 +340,9 @@ fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Sett
         tasks_enabled: tasks.enabled,
         open_max: u64::from(tasks.open_max),
         held_max: tasks.held_max as usize,
+        held_total_max: tasks.held_total_max as usize,
+        held_bytes_max: usize::try_from(tasks.held_bytes_max.0).unwrap_or(usize::MAX),
+        replies_max: usize::try_from(config.server.replies_max.0).unwrap_or(usize::MAX),
         hold: dispatch::HoldLimits {
             plain: tasks.hold,
             with_progress: tasks.hold_with_progress,
@@ -354,11 +357,17 @@ fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Sett
         listen: listen::Limits {
             tasks_max: config.server.stream_tasks_max as usize,
             streams_max: config.server.streams_max as usize,
+            streams_total_max: config.server.streams_total_max as usize,
         },
         poll: view::Poll {
             min: tasks.poll_min,
             max: tasks.poll_max,
             slow: tasks.poll_slow,
+        },
+        poll_burst: tasks.poll_burst,
+        sessions: dispatch::SessionLimits {
+            sessions_max: config.server.sessions_max as usize,
+            idle: duration(config.server.session_idle),
         },
         ttl_max: tasks.ttl_max,
         expired_kept: tasks.expired_kept,

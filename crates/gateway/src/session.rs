@@ -11,7 +11,10 @@ pub(crate) mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use longhaul_core::{QuestionKey, TaskId};
@@ -21,6 +24,8 @@ use tokio::sync::{oneshot, watch};
 
 /// The most tasks that the shared stream of a session follows; past it, the one that was followed first goes.
 pub const FOLLOWED_MAX: usize = 1_000;
+/// The most questions of a session that wait for an answer on its streams; others wait until one is settled.
+const ASKED_MAX: usize = 4_096;
 /// The most answers that are remembered until their streams have seen them.
 const ANSWERED_MAX: usize = 256;
 
@@ -31,7 +36,7 @@ pub struct Session {
     peer: Peer,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
-    over: watch::Sender<bool>,
+    over: AtomicBool,
 }
 
 struct State {
@@ -39,17 +44,19 @@ struct State {
     /// What the shared stream follows, and whether the client was handed the task.
     followed: BTreeMap<TaskId, bool>,
     order: VecDeque<TaskId>,
-    /// The streams that wait for one task, the oldest first.
+    /// The streams that wait for one task, the oldest first. Each has one of its owner's places for held calls, so
+    /// they are no more than those (`tasks.held_max`).
     own: BTreeMap<TaskId, Vec<u64>>,
     shared: Option<u64>,
     /// The session has one stream, a pipe, and it carries everything.
     is_pipe: bool,
-    /// Which open stream a question was sent on.
+    /// Which open stream a question was sent on; at most [`ASKED_MAX`].
     asked: BTreeMap<(TaskId, QuestionKey), u64>,
     /// The ids of questions that the client answered itself, until their stream has seen that they are settled.
     answered: BTreeSet<String>,
     streams: u64,
-    /// The requests that wait for their reply, and how to tell that their client does not any more.
+    /// The requests that wait for their reply, and how to tell that their client does not any more. Each has one of
+    /// its owner's places for held calls.
     waits: BTreeMap<RequestId, (u64, oneshot::Sender<Option<String>>)>,
 }
 
@@ -125,7 +132,7 @@ impl Session {
                 waits: BTreeMap::new(),
             }),
             changed: watch::Sender::new(0),
-            over: watch::Sender::new(false),
+            over: AtomicBool::new(false),
         })
     }
 
@@ -190,13 +197,19 @@ impl Session {
 
     /// The session is over: its streams end.
     pub(crate) fn end(&self) {
-        self.over.send_replace(true);
+        self.over.store(true, Ordering::Release);
+        self.tell();
     }
 
     /// Resolves when the session is over.
     pub(crate) async fn ended(&self) {
-        // The sender lives as long as the session, so the wait ends in no other way.
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+        let mut changed = self.changed.subscribe();
+        while !self.over.load(Ordering::Acquire) {
+            if changed.changed().await.is_err() {
+                // The sender lives as long as the session.
+                return;
+            }
+        }
     }
 
     /// Whether the session's only stream is a pipe.
@@ -299,7 +312,8 @@ impl Carriage {
     /// Takes the question for this stream: true when it is to be sent here, now.
     pub(crate) fn claim(&self, task: TaskId, key: QuestionKey) -> bool {
         let mut state = self.session.lock();
-        if state.carrier(task) != Some(self.number) || state.asked.contains_key(&(task, key)) {
+        let is_full = state.asked.len() >= ASKED_MAX;
+        if state.carrier(task) != Some(self.number) || state.asked.contains_key(&(task, key)) || is_full {
             return false;
         }
         state.asked.insert((task, key), self.number);

@@ -11,6 +11,7 @@ mod writer;
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use longhaul_core::Span;
 use longhaul_mcp::{
     Incoming, Message, Reply, RequestId, RpcError,
@@ -37,6 +38,7 @@ use crate::{
     identity::{Caller, Origin},
     listen::{Listener, Tick},
     parse::Parser,
+    replies::{self, Full, Share},
     session::{Session, shared::Shared},
 };
 
@@ -275,6 +277,7 @@ impl Connection {
                     edge,
                     writer: self.writer.clone(),
                     request,
+                    share: None,
                     session: match edge {
                         Edge::Session(_) => self.session.clone(),
                         Edge::Stateless => None,
@@ -332,6 +335,8 @@ struct Server {
     writer: Writer,
     request: Request,
     session: Option<Arc<Session>>,
+    /// Room that was waited for.
+    share: Option<Share>,
 }
 
 impl Server {
@@ -345,23 +350,34 @@ impl Server {
             ..Caller::local(Origin::Client)
         };
         let id = incoming.id.clone();
+        let again = incoming.request.repeats().then(|| incoming.clone());
         // Never dropped half-way: a row that is born needs somebody who hands it out.
         let place = self.session.take().map(|session| Conversation {
             session,
             has_stream: false,
         });
-        match self
-            .stdio
-            .dispatch
-            .handle(&caller, place.as_ref(), incoming)
-            .await
-        {
-            Handled::Reply(reply) => {
-                self.reply(&id, &reply).await;
+        let dispatch = self.stdio.dispatch.clone();
+        let mut handled = dispatch.handle(&caller, place.as_ref(), incoming).await;
+        loop {
+            match (handled, &again) {
+                (Handled::Reply(reply), again) => {
+                    let full = match self.fit(&id, &reply) {
+                        Ok(ready) => {
+                            self.give(ready).await;
+                            return;
+                        }
+                        Err(full) => full,
+                    };
+                    drop(reply);
+                    let (true, Some(again)) = (self.room(&id, full).await, again) else {
+                        return;
+                    };
+                    handled = dispatch.handle(&caller, place.as_ref(), again.clone()).await;
+                }
+                (Handled::Call(held), _) => return self.call(&id, *held).await,
+                (Handled::Wait(waiting), _) => return self.wait(&id, *waiting).await,
+                (Handled::Listen(listener), _) => return self.listen(&id, *listener).await,
             }
-            Handled::Call(held) => self.call(&id, *held).await,
-            Handled::Wait(waiting) => self.wait(&id, *waiting).await,
-            Handled::Listen(listener) => self.listen(&id, *listener).await,
         }
     }
 
@@ -371,14 +387,23 @@ impl Server {
                 left = self.request.left() => return held.leave(left),
                 step = held.next() => step,
             };
-            match step {
-                Step::Push(push) => self.writer.send(self.edge.push(&push, id)).await,
-                Step::Reply(reply) => {
-                    if self.reply(id, &reply).await {
-                        held.delivered().await;
-                    }
-                    return;
+            let full = match step {
+                Step::Push(push) => {
+                    self.writer.send(self.edge.push(&push, id)).await;
+                    continue;
                 }
+                Step::Reply(reply) => match self.fit(id, &reply) {
+                    Ok(ready) => {
+                        if self.give(ready).await {
+                            held.delivered().await;
+                        }
+                        return;
+                    }
+                    Err(full) => full,
+                },
+            };
+            if !self.room(id, full).await {
+                return;
             }
         }
     }
@@ -390,12 +415,21 @@ impl Server {
                 _ = self.request.left() => return,
                 step = waiting.next() => step,
             };
-            match step {
-                Step::Push(push) => self.writer.send(self.edge.push(&push, id)).await,
-                Step::Reply(reply) => {
-                    self.reply(id, &reply).await;
-                    return;
+            let full = match step {
+                Step::Push(push) => {
+                    self.writer.send(self.edge.push(&push, id)).await;
+                    continue;
                 }
+                Step::Reply(reply) => match self.fit(id, &reply) {
+                    Ok(ready) => {
+                        self.give(ready).await;
+                        return;
+                    }
+                    Err(full) => full,
+                },
+            };
+            if !self.room(id, full).await {
+                return;
             }
         }
     }
@@ -410,7 +444,15 @@ impl Server {
                 tick = listener.next() => tick,
             };
             match tick {
-                Tick::Push(push) => self.writer.send(self.edge.push(&push, id)).await,
+                Tick::Push(push) => {
+                    let fitted = self.fit_line(self.edge.push(&push, id));
+                    drop(push);
+                    match fitted {
+                        Ok(line) => self.writer.send_line(line).await,
+                        Err(full) if self.room(id, full).await => listener.again(),
+                        Err(_) => return,
+                    }
+                }
                 Tick::End(reply) => break reply,
             }
         };
@@ -420,14 +462,51 @@ impl Server {
         }
     }
 
-    /// The last frame of a request, unless its client waits for it no longer (B-34). Its id is free before the
-    /// client can have read it. Whether the other end was handed the frame.
-    async fn reply(&mut self, id: &RequestId, reply: &Reply) -> bool {
-        let is_wanted = self.request.end();
+    /// The reply as a line, when there is room for it.
+    fn fit(&mut self, id: &RequestId, reply: &Reply) -> Result<Ready, Full> {
+        let line = self.fit_line(self.edge.render(reply, id))?;
         // The next server takes what this one refuses only because it ends.
         let is_for_the_next = self.peer != Peer::Client && self.request.is_closing() && is_draining(reply);
-        is_wanted && !is_for_the_next && self.writer.hand_over(self.edge.render(reply, id)).await
+        Ok(Ready {
+            line,
+            is_for_the_next,
+        })
     }
+
+    fn fit_line(&mut self, mut line: Vec<u8>) -> Result<Bytes, Full> {
+        line.push(b'\n');
+        self.stdio.dispatch.replies().fit(line, &mut self.share)
+    }
+
+    /// Waits for room. False when there is none for too long: the client is told so.
+    async fn room(&mut self, id: &RequestId, full: Full) -> bool {
+        self.share = self.stdio.dispatch.replies().wait(full).await;
+        if self.share.is_none() {
+            self.reply(id, &Reply::Error(replies::refusal())).await;
+        }
+        self.share.is_some()
+    }
+
+    /// A small last frame.
+    async fn reply(&mut self, id: &RequestId, reply: &Reply) -> bool {
+        match self.fit(id, reply) {
+            Ok(ready) => self.give(ready).await,
+            Err(_) => false,
+        }
+    }
+
+    /// The last frame of a request, unless its client waits for it no longer (B-34). Its id is free before the
+    /// client can have read it. Whether the other end was handed the frame.
+    async fn give(&mut self, ready: Ready) -> bool {
+        let is_wanted = self.request.end();
+        is_wanted && !ready.is_for_the_next && self.writer.hand_over(ready.line).await
+    }
+}
+
+/// A reply that found room.
+struct Ready {
+    line: Bytes,
+    is_for_the_next: bool,
 }
 
 /// Writes what the session is told on its pipe besides replies.

@@ -323,11 +323,15 @@ impl Frame {
     }
 }
 
-/// Reads a string or an integer of up to 39 digits; `None` for anything else (A-1).
+/// The longest id of a request or progress token, in bytes: it is kept for as long as the request is served.
+const ID_BYTES_MAX: usize = 1_024;
+
+/// Reads a string of at most [`ID_BYTES_MAX`], or an integer of up to 39 digits; `None` for anything else (A-1).
 pub(crate) fn request_id(value: &Raw) -> Option<RequestId> {
     let text = value.text();
     if text.starts_with('"') {
-        return value.read().ok().map(RequestId::Text);
+        let id: Option<String> = value.read().ok();
+        return id.filter(|id| id.len() <= ID_BYTES_MAX).map(RequestId::Text);
     }
     text.parse().ok().map(RequestId::Integer)
 }

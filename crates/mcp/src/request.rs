@@ -200,6 +200,25 @@ pub enum Request {
     Listen(Filter),
 }
 
+impl Request {
+    /// Whether it only reads, so that serving it twice is the same as serving it once.
+    pub fn repeats(&self) -> bool {
+        match self {
+            Request::Discover
+            | Request::Ping
+            | Request::ListTools { .. }
+            | Request::ListTasks { .. }
+            | Request::GetTask { .. }
+            | Request::TaskResult { .. }
+            | Request::Listen(_) => true,
+            Request::SetLogLevel(_)
+            | Request::CallTool(_)
+            | Request::UpdateTask { .. }
+            | Request::CancelTask { .. } => false,
+        }
+    }
+}
+
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallTool {

@@ -24,6 +24,9 @@ section! {
         /// no room waits until `read_timeout`. A quarter is kept for bodies of at most 64 KiB, and there is always
         /// room for one of `body_max`.
         bodies_max: Bytes = "64MiB" in 1048576..=17179869184, since "0.1.0";
+        /// The most bytes of replies in memory that wait for their readers. A reply of at most 80 KiB always passes; a
+        /// larger one waits up to 10 s for room, and then its client is told to ask again.
+        replies_max: Bytes = "64MiB" in 1048576..=17179869184, since "0.1.0";
         /// How deep JSON may nest.
         depth_max: u32 = "64" in 8..=512, since "0.1.0";
         /// The most JSON values in one request.
@@ -39,6 +42,13 @@ section! {
         keep_alive: Span = "15s" in 1000..=600000, since "0.1.0";
         /// The most streams that one owner may have open.
         streams_max: u32 = "64" in 1..=4096, since "0.1.0";
+        /// The most streams that all owners together may have open.
+        streams_total_max: u32 = "1024" in 1..=65536, since "0.1.0";
+        /// The most sessions that are remembered once they have sent a request; past it, the one that was used first
+        /// is made anew from its id when it is used again.
+        sessions_max: u32 = "1000" in 16..=1000000, since "0.1.0";
+        /// How long a session is remembered without a request or an open stream. It can still be used afterwards.
+        session_idle: Span = "5m" in 1000..=86400000, since "0.1.0";
         /// The most tasks that one `subscriptions/listen` may follow.
         stream_tasks_max: u32 = "16" in 1..=1024, since "0.1.0";
         /// How long a reader of a stream may stop reading before the stream is cut.
@@ -67,6 +77,11 @@ section! {
         open_max: u32 = "200" in 1..=10000000, since "0.1.0";
         /// The most calls of one owner that are held open without being tasks.
         held_max: u32 = "200" in 1..=100000, since "0.1.0";
+        /// The most calls of all owners together that are held open without being tasks.
+        held_total_max: u32 = "2000" in 1..=1000000, since "0.1.0";
+        /// The most bytes that the held calls of one owner keep of what came with them (answers to questions that
+        /// were not asked yet); those of all owners keep at most four times as many.
+        held_bytes_max: Bytes = "16MiB" in 65536..=4294967296, since "0.1.0";
         /// How long a call is waited for before it becomes a task; `0s` is at once.
         promote_after: Span = "2s" in 0..=600000, since "0.1.0";
         /// How long a caller without a task waits, where its client wants no progress, before it is told that the
@@ -92,6 +107,10 @@ section! {
         poll_max: Span = "5s" in 50..=600000, since "0.1.0";
         /// The poll interval that is hinted from 15 minutes on.
         poll_slow: Span = "15s" in 50..=3600000, since "0.1.0";
+        /// How many times in a row one caller may look at a task (`tasks/get`) before it has to keep to the hinted poll
+        /// interval: four looks for each interval fill this up again. Who looks more often gets HTTP 429 and is hinted
+        /// a longer interval. Waits and streams do not count.
+        poll_burst: u32 = "200" in 20..=1000000000, since "0.1.0";
         /// How long a question stays open; without it, until the task's time to live ends.
         input_timeout: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
         /// The most questions of one task that are open at once.

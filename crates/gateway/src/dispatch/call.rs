@@ -31,7 +31,7 @@ use crate::{
     config::WAIT_TOOL,
     gate::{self, Action, View},
     identity::Caller,
-    quota::Place,
+    quota::{Amount, Caps, Place},
     view::{Context, Wanted},
 };
 
@@ -107,7 +107,11 @@ impl Dispatch {
                 token: token.0,
             });
         let error = |error: RpcError| Box::new(Reply::Error(error));
-        let place = self.held_place(caller).map_err(error)?;
+        let kept: &[Response] = match &call.request_state {
+            None => &call.responses,
+            Some(_) => &[],
+        };
+        let place = self.held_place(caller, kept).map_err(error)?;
         let key = join_key(caller, &client, &call, &checked);
         let (task, waits) = match &call.request_state {
             Some(state) => {
@@ -153,12 +157,34 @@ impl Dispatch {
         }))
     }
 
-    pub(super) fn held_place(&self, caller: &Caller) -> Result<Place, RpcError> {
-        let held_max = self.inner.settings.held_max;
-        self.inner.held.take(&caller.owner, held_max).ok_or_else(|| {
+    /// A place among the calls that wait for their reply, for one that keeps `kept` of what came with it.
+    pub(super) fn held_place(&self, caller: &Caller, kept: &[Response]) -> Result<Place, RpcError> {
+        let Settings {
+            held_max,
+            held_total_max,
+            held_bytes_max,
+            ..
+        } = self.inner.settings;
+        let caps = Caps {
+            owner: Amount {
+                places: held_max,
+                bytes: held_bytes_max,
+            },
+            all: Amount {
+                places: held_total_max,
+                bytes: held_bytes_max.saturating_mul(HELD_OWNERS),
+            },
+        };
+        let bytes = kept
+            .iter()
+            .map(|answer| answer.key.len() + answer.body.text().len());
+        self.inner.held.take(&caller.owner, bytes.sum(), caps).ok_or_else(|| {
             RpcError::refused(
                 RefusalCode::OverLimit,
-                format!("{held_max} calls of yours are open, which is the most (`tasks.held_max`): wait for one to end"),
+                format!(
+                    "{held_max} calls of yours are open, or as many as the server holds, which is the most \
+                     (`tasks.held_max`, `tasks.held_total_max`, `tasks.held_bytes_max`): wait for one to end"
+                ),
                 Refusal { reason: "held_limit".into(), who: Who::Wait, retry_after_ms: Some(HELD_RETRY_MS) },
             )
         })
@@ -511,5 +537,7 @@ fn empty_object() -> &'static Raw {
 const BIRTHS_MAX: usize = 8;
 /// The longest name of a client that is kept beside a task, in characters.
 const ORIGIN_MAX: usize = 60;
+/// For how many owners that keep as much as they may there is memory.
+const HELD_OWNERS: usize = 4;
 /// When a caller with too many open calls should try again, in milliseconds.
 const HELD_RETRY_MS: u64 = 1_000;

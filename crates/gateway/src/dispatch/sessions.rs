@@ -5,8 +5,9 @@
 //! shared by all its streams.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use longhaul_core::{Span, audit::Entry};
@@ -14,6 +15,7 @@ use longhaul_engine::transact::{Keeping, Trail};
 use longhaul_mcp::{RpcError, edge::Peer, request::LogLevel};
 use longhaul_store::{Record, RecordKey, RecordKind, Scope, Snapshot};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::{Dispatch, store_reply};
 use crate::{
@@ -25,10 +27,42 @@ use crate::{
     },
 };
 
-/// The sessions that this process knows. One that no stream uses may be forgotten at any time.
-#[derive(Default)]
+/// How many sessions this process remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most that have sent a request after `initialize` (`server.sessions_max`).
+    pub sessions_max: usize,
+    /// How long one is remembered without a request or a stream (`server.session_idle`).
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            sessions_max: 1_000,
+            idle: Duration::from_secs(5 * 60),
+        }
+    }
+}
+
+/// The sessions that this process knows. One that no stream uses may be forgotten at any time: it is made anew from
+/// its id.
 pub(super) struct Sessions {
-    known: Mutex<BTreeMap<String, Arc<Session>>>,
+    limits: Limits,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    used: BTreeMap<String, Used>,
+    /// Those that were begun and not yet used, the oldest first. Most of what only says `initialize` ends here.
+    fresh: VecDeque<Arc<Session>>,
+    swept_at: Option<Instant>,
+}
+
+struct Used {
+    session: Arc<Session>,
+    at: Instant,
 }
 
 /// What is kept of a session beside its id.
@@ -50,7 +84,7 @@ impl Dispatch {
         };
         let id = inner.session_ids.seal(&caller.owner, &opened, super::random());
         let session = Session::new(seal::key(&id), caller.owner.clone(), peer, false);
-        inner.sessions.know(&session);
+        inner.sessions.begun(&session);
         (id, session)
     }
 
@@ -173,25 +207,81 @@ impl Dispatch {
 }
 
 impl Sessions {
-    fn find(&self, key: &str) -> Option<Arc<Session>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).cloned()
+    pub(super) fn new(limits: Limits) -> Sessions {
+        Sessions {
+            limits,
+            known: Mutex::default(),
+        }
     }
 
-    fn know(&self, session: &Arc<Session>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KNOWN_MAX {
-            // What no stream uses can be made anew from its id.
-            known.retain(|_, session| Arc::strong_count(session) > 1);
+    fn find(&self, key: &str) -> Option<Arc<Session>> {
+        let mut known = self.lock();
+        if let Some(used) = known.used.get_mut(key) {
+            used.at = Instant::now();
+            return Some(Arc::clone(&used.session));
         }
-        known.insert(session.key().to_owned(), Arc::clone(session));
+        let at = known.fresh.iter().position(|session| session.key() == key)?;
+        let session = known.fresh.remove(at)?;
+        self.keep(&mut known, &session);
+        Some(session)
+    }
+
+    /// A session has begun.
+    fn begun(&self, session: &Arc<Session>) {
+        let mut known = self.lock();
+        if known.fresh.len() == FRESH_MAX {
+            known.fresh.pop_front();
+        }
+        known.fresh.push_back(Arc::clone(session));
+    }
+
+    /// A session is used.
+    fn know(&self, session: &Arc<Session>) {
+        self.keep(&mut self.lock(), session);
+    }
+
+    fn keep(&self, known: &mut Known, session: &Arc<Session>) {
+        let now = Instant::now();
+        let sweep = known
+            .swept_at
+            .is_none_or(|swept| now.duration_since(swept) >= self.limits.idle / 4);
+        if sweep || known.used.len() >= self.limits.sessions_max {
+            known.swept_at = Some(now);
+            known
+                .used
+                .retain(|_, used| used.is_open() || now.duration_since(used.at) < self.limits.idle);
+        }
+        if known.used.len() >= self.limits.sessions_max {
+            let unused = known.used.iter().filter(|(_, used)| !used.is_open());
+            let oldest = unused.min_by_key(|(_, used)| used.at).map(|(key, _)| key.clone());
+            // What has a stream has one of the places for streams, and those are fewer.
+            if let Some(oldest) = oldest {
+                known.used.remove(&oldest);
+            }
+        }
+        let used = Used {
+            session: Arc::clone(session),
+            at: now,
+        };
+        known.used.insert(session.key().to_owned(), used);
     }
 
     fn forget(&self, key: &str) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        let mut known = self.lock();
+        known.used.remove(key);
+        known.fresh.retain(|session| session.key() != key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Used {
+    /// Whether a stream or a request has it.
+    fn is_open(&self) -> bool {
+        Arc::strong_count(&self.session) > 1
     }
 }
 
@@ -212,5 +302,5 @@ fn record_key(caller: &Caller, key: &str) -> RecordKey {
 
 /// How long a session may be used.
 const SESSION_LASTS: Span = Span::seconds(30 * 24 * 60 * 60);
-/// How many sessions this process remembers before it forgets those that nobody uses.
-const KNOWN_MAX: usize = 10_000;
+/// How many sessions are remembered that have only begun.
+const FRESH_MAX: usize = 128;

@@ -5,25 +5,31 @@ use longhaul_engine::transact::Proposal;
 use longhaul_mcp::{Reply, RpcError, request::Response};
 use longhaul_store::{Fault, Row};
 
-use super::{Conversation, Dispatch, store_reply};
+use super::{Conversation, Dispatch, Settings, store_reply};
 use crate::{gate::Action, identity::Caller, question::Stored};
 
 impl Dispatch {
-    /// A read and nothing else (C-22).
+    /// A read and nothing else (C-22), as often as the task's poll hint says and a few times more.
     pub(super) async fn get(
         &self,
         caller: &Caller,
         session: Option<&Conversation>,
         sealed: &str,
     ) -> Result<Reply, RpcError> {
-        let (row, now) = self.own(caller, Action::Get, sealed).await?;
+        let opened = self.opened(sealed)?;
+        let Settings { poll, poll_burst, .. } = &self.inner.settings;
+        let polls = &self.inner.polls;
+        let look = polls.take(&caller.owner, opened.task, poll.min.0, *poll_burst)?;
+        let (row, now) = self.own_opened(caller, Action::Get, &opened).await?;
         // A session that asks for a task is told of it, wherever it began.
         if let Some(Conversation { session, .. }) = session
             && !row.task.is_finished()
         {
             session.follow(row.id, true);
         }
-        Ok(Reply::Task(self.view(&row, now)))
+        let mut view = self.view(&row, now);
+        view.poll_ms = view.poll_ms.map(|hint| polls.hint(look, hint));
+        Ok(Reply::Task(view))
     }
 
     /// Answers to open questions; all of an update or none of it. Keys that name no open question are

@@ -121,7 +121,7 @@ impl Dispatch {
             })?,
             None => Arguments::default(),
         };
-        let place = self.held_place(caller).map_err(error)?;
+        let place = self.held_place(caller, &[]).map_err(error)?;
         let Some(name) = arguments.task else {
             if arguments.cancel == Some(true) {
                 let why = "`cancel` needs `task`: the name of the task to end".to_owned();

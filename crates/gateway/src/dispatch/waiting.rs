@@ -61,7 +61,7 @@ impl Dispatch {
         if let Some(line) = &line {
             line.session.follow(row.id, true);
         }
-        let place = self.held_place(caller)?;
+        let place = self.held_place(caller, &[])?;
         let feed = line.map(|line| {
             let answers = line.session.peer().client.answers;
             let feed = Feed::new(line.send, Some(sealed.to_owned()), answers, line.seen);
@@ -88,7 +88,7 @@ impl Dispatch {
         line: Line<'_>,
     ) -> Result<Waiting, RpcError> {
         let (row, _) = self.own_named(caller, Action::Get, name).await?;
-        let place = self.held_place(caller)?;
+        let place = self.held_place(caller, &[])?;
         let sealed = match reply {
             As::Outcome => Some(self.inner.keys.seal(row.id, &row.owner, row.created_at)),
             As::Result => None,

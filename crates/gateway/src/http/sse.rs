@@ -19,6 +19,7 @@ use super::{Shared, event_id::EventIds};
 use crate::{
     dispatch::{Held, Left, Step, Waiting},
     listen::{Listener, Tick},
+    replies::{self, Full, Share},
     session::{
         Session,
         feed::{self, Seen},
@@ -30,6 +31,7 @@ use crate::{
 pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
     let edge = Edge::Stateless;
     stream(move |sender| async move {
+        let mut room = Waited::new(&shared, edge, &id);
         loop {
             let next = tokio::time::timeout(shared.limits.keep_alive, held.next());
             let (frame, last) = tokio::select! {
@@ -37,8 +39,17 @@ pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
                 () = sender.gone() => return,
                 next = next => match next {
                     Err(_) => (comment(), false),
-                    Ok(Step::Push(push)) => (event(&edge.push(&push, &id)), false),
-                    Ok(Step::Reply(reply)) => (event(&edge.render(&reply, &id)), true),
+                    Ok(Step::Push(push)) => (event(&edge.push(&push, &id)).into(), false),
+                    Ok(Step::Reply(reply)) => match room.fit(&reply, event) {
+                        Ok(frame) => (frame, true),
+                        Err(full) => {
+                            drop(reply);
+                            if room.wait(full, &sender).await {
+                                continue;
+                            }
+                            return;
+                        }
+                    },
                 },
             };
             if !sender.send(frame, shared.limits.reader_time).await {
@@ -115,6 +126,7 @@ pub(super) fn steps(
     let mut wait = session.waiting(&id);
     stream(move |sender| async move {
         let reader_time = shared.limits.reader_time;
+        let mut room = Waited::new(&shared, edge, &id);
         if let Some(ids) = &mut ids
             && !sender.send(begins.with(ids), reader_time).await
         {
@@ -132,11 +144,20 @@ pub(super) fn steps(
                     Ok(Step::Push(push)) => {
                         let asked = asked_by(&push);
                         let frame = edge.push(&push, &id);
-                        (numbered(ids.as_mut(), source.seen().version, asked, &frame), false)
+                        (numbered(ids.as_mut(), source.seen().version, asked, &frame).into(), false)
                     }
                     Ok(Step::Reply(reply)) => {
-                        let frame = edge.render(&reply, &id);
-                        (numbered(ids.as_mut(), source.seen().version, None, &frame), true)
+                        let version = source.seen().version;
+                        match room.fit(&reply, |frame| numbered(ids.as_mut(), version, None, frame)) {
+                            Ok(frame) => (frame, true),
+                            Err(full) => {
+                                drop(reply);
+                                if room.wait(full, &sender).await {
+                                    continue;
+                                }
+                                return;
+                            }
+                        }
                     }
                 },
             };
@@ -172,7 +193,7 @@ pub(super) fn shared(shared: Shared, session: Arc<Session>, mut source: SharedSt
                 () = session.ended() => return,
                 next = next => match next {
                     Err(_) => comment(),
-                    Ok(Some(push)) => event(&edge.push(&push, &id)),
+                    Ok(Some(push)) => event(&edge.push(&push, &id)).into(),
                     Ok(None) => return,
                 },
             };
@@ -187,15 +208,26 @@ pub(super) fn shared(shared: Shared, session: Arc<Session>, mut source: SharedSt
 pub(super) fn listen(shared: Shared, id: RequestId, mut listener: Listener) -> Response {
     let edge = Edge::Stateless;
     stream(move |sender| async move {
+        let mut room = Waited::new(&shared, edge, &id);
         loop {
             let next = tokio::time::timeout(shared.limits.keep_alive, listener.next());
             let (frame, last) = tokio::select! {
                 () = sender.gone() => return,
-                () = shared.dispatch.draining() => (event(&edge.render(&Reply::ListenEnded, &id)), true),
+                () = shared.dispatch.draining() => (event(&edge.render(&Reply::ListenEnded, &id)).into(), true),
                 next = next => match next {
                     Err(_) => (comment(), false),
-                    Ok(Tick::Push(push)) => (event(&edge.push(&push, &id)), false),
-                    Ok(Tick::End(reply)) => (event(&edge.render(&reply, &id)), true),
+                    Ok(Tick::Push(push)) => match room.fit_frame(event(&edge.push(&push, &id))) {
+                        Ok(frame) => (frame, false),
+                        Err(full) => {
+                            drop(push);
+                            if !room.wait(full, &sender).await {
+                                return;
+                            }
+                            listener.again();
+                            continue;
+                        }
+                    },
+                    Ok(Tick::End(reply)) => (event(&edge.render(&reply, &id)).into(), true),
                 },
             };
             if !sender.send(frame, shared.limits.reader_time).await || last {
@@ -203,6 +235,49 @@ pub(super) fn listen(shared: Shared, id: RequestId, mut listener: Listener) -> R
             }
         }
     })
+}
+
+/// What a stream has waited for, so that its next large frame finds room.
+struct Waited<'a> {
+    shared: &'a Shared,
+    edge: Edge,
+    id: &'a RequestId,
+    share: Option<Share>,
+}
+
+impl<'a> Waited<'a> {
+    fn new(shared: &'a Shared, edge: Edge, id: &'a RequestId) -> Waited<'a> {
+        Waited {
+            shared,
+            edge,
+            id,
+            share: None,
+        }
+    }
+
+    /// The reply as a frame, when there is room for it.
+    fn fit(&mut self, reply: &Reply, frame: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<Bytes, Full> {
+        self.fit_frame(frame(&self.edge.render(reply, self.id)))
+    }
+
+    fn fit_frame(&mut self, frame: Vec<u8>) -> Result<Bytes, Full> {
+        self.shared.dispatch.replies().fit(frame, &mut self.share)
+    }
+
+    /// Waits for room. False when the stream is over: its client has left, or was told that there is none.
+    async fn wait(&mut self, full: Full, sender: &Sender) -> bool {
+        self.share = tokio::select! {
+            () = sender.gone() => return false,
+            share = self.shared.dispatch.replies().wait(full) => share,
+        };
+        if self.share.is_none() {
+            let refused = self.edge.render(&Reply::Error(replies::refusal()), self.id);
+            sender
+                .send(event(&refused).into(), self.shared.limits.reader_time)
+                .await;
+        }
+        self.share.is_some()
+    }
 }
 
 /// The writing end of a stream.
@@ -254,16 +329,16 @@ where
 }
 
 /// A frame is JSON on one line, so that it needs one `data:` field only.
-fn event(frame: &[u8]) -> Bytes {
-    [b"data: ", frame, b"\n\n"].concat().into()
+fn event(frame: &[u8]) -> Vec<u8> {
+    [b"data: ", frame, b"\n\n"].concat()
 }
 
 /// As [`event`], with an id when the stream has some.
-fn numbered(ids: Option<&mut EventIds>, version: u64, asked: Option<u32>, frame: &[u8]) -> Bytes {
+fn numbered(ids: Option<&mut EventIds>, version: u64, asked: Option<u32>, frame: &[u8]) -> Vec<u8> {
     match ids {
         Some(ids) => {
             let id = ids.next(version, asked);
-            [b"id: ", id.as_bytes(), b"\n", &event(frame)[..]].concat().into()
+            [b"id: ", id.as_bytes(), b"\ndata: ", frame, b"\n\n"].concat()
         }
         None => event(frame),
     }

@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
     sync::{mpsc, oneshot},
@@ -16,7 +17,7 @@ pub(super) struct Writer {
 }
 
 struct Queued {
-    line: Vec<u8>,
+    line: Bytes,
     /// Told when the other end has it, as far as this system knows.
     written: Option<oneshot::Sender<()>>,
 }
@@ -33,22 +34,27 @@ impl Writer {
         (Writer { queue }, written)
     }
 
-    /// Queues a frame, once there is room. An empty one, and one that nobody can read any more, is dropped.
-    pub(super) async fn send(&self, frame: Vec<u8>) {
+    /// Queues a small frame, once there is a place. An empty one, and one that nobody can read any more, is dropped.
+    pub(super) async fn send(&self, mut frame: Vec<u8>) {
         if !frame.is_empty() {
-            self.queue(frame, None).await;
+            frame.push(b'\n');
+            self.queue(frame.into(), None).await;
         }
     }
 
-    /// As [`Writer::send`]; waits until the frame is written. Whether it was.
-    pub(super) async fn hand_over(&self, frame: Vec<u8>) -> bool {
+    /// As [`Writer::send`], for a whole line.
+    pub(super) async fn send_line(&self, line: Bytes) {
+        self.queue(line, None).await;
+    }
+
+    /// As [`Writer::send_line`]; waits until the line is written. Whether it was.
+    pub(super) async fn hand_over(&self, line: Bytes) -> bool {
         let (written, is_written) = oneshot::channel();
-        self.queue(frame, Some(written)).await;
+        self.queue(line, Some(written)).await;
         is_written.await.is_ok()
     }
 
-    async fn queue(&self, mut line: Vec<u8>, written: Option<oneshot::Sender<()>>) {
-        line.push(b'\n');
+    async fn queue(&self, line: Bytes, written: Option<oneshot::Sender<()>>) {
         // Nobody reads any more when this fails.
         let _ = self.queue.send(Queued { line, written }).await;
     }

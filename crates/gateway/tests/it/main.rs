@@ -10,6 +10,7 @@ mod command;
 mod config;
 mod hold;
 mod join;
+mod limits;
 mod program_text;
 mod reasons;
 mod session_client;

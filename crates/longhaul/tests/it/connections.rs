@@ -261,3 +261,42 @@ fn large_bodies_that_wait_for_each_other_all_arrive() {
         assert!(reply.join().unwrap().starts_with(b"HTTP/1.1 400"));
     }
 }
+
+/// The memory of a server that is resident, in KiB.
+fn resident(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn readers_that_stop_hold_no_more_memory_than_there_is_for_replies() {
+    let rig = Rig::new(&format!(
+        "replies_max = \"16MiB\"{}",
+        CONFIG.replace("_max = 2", "_max = 64")
+    ));
+    let server = rig.serve();
+    let whole = until_closed(call(&server, "big")).len();
+    assert!(whole > 7_500_000);
+    let before = resident(&server);
+    let readers: Vec<TcpStream> = (0..24).map(|_| call(&server, "big")).collect();
+    let mut most = 0;
+    let told: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            // One after the other, so that those at the end stop for as long as they may.
+            readers.into_iter().map(until_closed).collect()
+        });
+        while !read.is_finished() {
+            most = most.max(resident(&server));
+            assert!(is_ok(&discover(&server)));
+        }
+        read.join().unwrap()
+    });
+    assert!(
+        told.iter().any(|reply| reply.len() < whole),
+        "every reply came whole"
+    );
+    // The replies, what is made of them on the way, and what the allocator keeps: far less than 24 of them.
+    assert!(most < before + 100 * 1024, "{before} KiB, then {most} KiB");
+}
