@@ -2,15 +2,22 @@
 //!
 //! Made by the server, used by the transports. A small reply always passes. A large one takes room until it is
 //! written; without room it is dropped, and made again from its row once there is some. So readers that stop hold
-//! no more than the limit, however many they are.
+//! no more than the limit, however many they are. Which replies were too large is remembered for a while, so that
+//! they wait before they are made.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use longhaul_mcp::{
     RpcError,
     rpc_error::{Refusal, RefusalCode, Who},
 };
+use longhaul_store::Owner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The room for replies; cheap to clone.
@@ -18,6 +25,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) struct Room {
     free: Arc<Semaphore>,
     units_max: u32,
+    large: Arc<Large>,
+}
+
+/// The sizes of replies that found no room, by whose task they are of.
+#[derive(Default)]
+struct Large {
+    names: RandomState,
+    sizes: Mutex<HashMap<u64, usize>>,
 }
 
 /// Some of the room. Dropping it gives it back.
@@ -40,7 +55,26 @@ impl Room {
         Room {
             free: Arc::new(Semaphore::new(units_max as usize)),
             units_max,
+            large: Arc::default(),
         }
+    }
+
+    /// What looking at this task needs room for, as far as is known.
+    pub(crate) fn known(&self, owner: &Owner, sealed: &str) -> Option<Full> {
+        let bytes = self
+            .sizes()
+            .get(&self.large.names.hash_one((owner, sealed)))
+            .copied()?;
+        Some(Full { bytes })
+    }
+
+    /// Looking at this task found no room.
+    pub(crate) fn learn(&self, owner: &Owner, sealed: &str, full: Full) {
+        let mut sizes = self.sizes();
+        if sizes.len() >= LARGE_MAX {
+            sizes.clear();
+        }
+        sizes.insert(self.large.names.hash_one((owner, sealed)), full.bytes);
     }
 
     /// The frame, with what it holds of the room until its last byte is written. `share` is what was waited for.
@@ -71,6 +105,11 @@ impl Room {
             units,
             _taken: taken.expect("the semaphore is never closed"),
         })
+    }
+
+    fn sizes(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
+        self.large.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn units(&self, bytes: usize) -> u32 {
@@ -107,6 +146,8 @@ impl AsRef<[u8]> for Kept {
 const UNIT: usize = 1024;
 /// The largest reply that takes no room, in bytes: every question fits.
 const SMALL: usize = 80 * 1024;
+/// How many large replies are remembered.
+const LARGE_MAX: usize = 4_096;
 /// How long a reply waits for room.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// When a client whose reply found no room should ask again, in milliseconds.

@@ -357,6 +357,12 @@ impl Server {
             has_stream: false,
         });
         let dispatch = self.stdio.dispatch.clone();
+        let looked_at = again.as_ref().and_then(|again| again.request.looks_at());
+        if let Some(full) = looked_at.and_then(|sealed| dispatch.replies().known(&caller.owner, sealed))
+            && !self.room(&id, full).await
+        {
+            return;
+        }
         let mut handled = dispatch.handle(&caller, place.as_ref(), incoming).await;
         loop {
             match (handled, &again) {
@@ -369,6 +375,9 @@ impl Server {
                         Err(full) => full,
                     };
                     drop(reply);
+                    if let Some(sealed) = looked_at {
+                        dispatch.replies().learn(&caller.owner, sealed, full);
+                    }
                     let (true, Some(again)) = (self.room(&id, full).await, again) else {
                         return;
                     };

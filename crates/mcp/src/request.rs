@@ -201,6 +201,23 @@ pub enum Request {
 }
 
 impl Request {
+    /// The task that it looks at, without waiting for anything.
+    pub fn looks_at(&self) -> Option<&str> {
+        match self {
+            Request::GetTask { task } => Some(task),
+            Request::Discover
+            | Request::Ping
+            | Request::ListTools { .. }
+            | Request::ListTasks { .. }
+            | Request::TaskResult { .. }
+            | Request::Listen(_)
+            | Request::SetLogLevel(_)
+            | Request::CallTool(_)
+            | Request::UpdateTask { .. }
+            | Request::CancelTask { .. } => None,
+        }
+    }
+
     /// Whether it only reads, so that serving it twice is the same as serving it once.
     pub fn repeats(&self) -> bool {
         match self {

@@ -36,9 +36,17 @@ pub(super) async fn at_once(
 ) -> Result<Response, Later> {
     let id = incoming.id.clone();
     let again = incoming.request.repeats().then(|| incoming.clone());
+    let room = shared.dispatch.replies();
+    let looked_at = again.as_ref().and_then(|again| again.request.looks_at());
+    let mut share = None;
+    if let Some(full) = looked_at.and_then(|sealed| room.known(&caller.owner, sealed)) {
+        share = room.wait(full).await;
+        if share.is_none() {
+            return Ok(single(edge, &id, &Reply::Error(replies::refusal())));
+        }
+    }
     let mut handled = shared.dispatch.handle(caller, place, incoming).await;
     drop(body);
-    let mut share = None;
     loop {
         let reply = match handled {
             Handled::Reply(reply) => reply,
@@ -51,7 +59,10 @@ pub(super) async fn at_once(
             Err(full) => full,
         };
         drop(reply);
-        share = shared.dispatch.replies().wait(full).await;
+        if let Some(sealed) = looked_at {
+            room.learn(&caller.owner, sealed, full);
+        }
+        share = room.wait(full).await;
         let (Some(_), Some(again)) = (&share, &again) else {
             return Ok(single(edge, &id, &Reply::Error(replies::refusal())));
         };
