@@ -220,7 +220,7 @@ fn a_wrong_type_duration_or_size_says_what_was_expected() {
 fn a_value_outside_its_range_says_the_range() {
     wrong(
         "[tasks]\nopen_max = 0\npromote_after = \"1h\"\n[server]\nbody_max = \"1GiB\"\n",
-        "longhaul.toml:2:12: `open_max` must be from 1 to 100000, not 0\n\
+        "longhaul.toml:2:12: `open_max` must be from 1 to 10000000, not 0\n\
          longhaul.toml:3:17: `promote_after` must be from 0s to 10m, not 1h\n\
          longhaul.toml:5:12: `body_max` must be from 1KiB to 64MiB, not 1GiB",
     );
