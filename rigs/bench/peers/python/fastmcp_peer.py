@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from fastmcp import FastMCP
+from fastmcp import Context, FastMCP
 from fastmcp_tasks import TasksExtension
 
 
@@ -59,6 +59,14 @@ async def child(seconds: float, mark: str) -> str:
     process = await asyncio.create_subprocess_exec("sleep", str(seconds), env={**os.environ, "MARK": mark})
     await process.wait()
     return "done"
+
+
+@mcp.tool
+async def chatter(messages: int, bytes: int, context: Context) -> str:
+    """For the attacks: sends the messages of a log while it is called."""
+    for _ in range(messages):
+        await context.info("x" * bytes)
+    return "said"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
 //! A server of rmcp, with its own task manager: `peer-rmcp PORT`. Tasks are in memory.
+//!
+//! `chatter` is for the attacks: it sends the messages of a log while it is called.
+#![expect(deprecated, reason = "logging is of 2025-11-25, where the attacks use it")]
 
 use std::{process::Stdio, time::Duration};
 
@@ -6,8 +9,9 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-        CreateTaskResult, GetTaskParams, GetTaskResult, JsonObject, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
+        CreateTaskResult, GetTaskParams, GetTaskResult, JsonObject, ListToolsResult, LoggingLevel,
+        LoggingMessageNotificationParam, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+        SetLevelRequestParams, Tool, UpdateTaskParams,
     },
     service::RequestContext,
     task_manager::{TaskExit, TaskManager, TaskOptions},
@@ -47,10 +51,19 @@ impl ServerHandler for Peer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(
             ServerCapabilities::builder()
+                .enable_logging()
                 .enable_tools()
                 .enable_tasks()
                 .build(),
         )
+    }
+
+    async fn set_level(
+        &self,
+        _: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
     }
 
     async fn list_tools(
@@ -72,7 +85,7 @@ impl ServerHandler for Peer {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         match request.name.as_ref() {
@@ -83,6 +96,16 @@ impl ServerHandler for Peer {
                     tokio::time::sleep(nap).await;
                     Ok(text("slept"))
                 }))
+            }
+            "chatter" => {
+                let words = "x".repeat(arguments["bytes"].as_u64().unwrap_or_default() as usize);
+                for _ in 0..arguments["messages"].as_u64().unwrap_or_default() {
+                    let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(words));
+                    if context.peer.notify_logging_message(message).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(text("said").into())
             }
             "child" => Ok(self.task(child(arguments))),
             _ => Err(ErrorData::invalid_params("no such tool", None)),
