@@ -36,31 +36,44 @@ class Client:
         self.kept = None
 
     def request(self, method, params, name, fresh=False):
-        if fresh or self.kept is None:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
-        else:
-            connection, self.kept = self.kept, None
         body = json.dumps(wire.frame(next(self.numbers), method, {**params, "_meta": wire.META}))
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             **dict(wire.modern_headers(method, name)),
         }
+        kept, self.kept = (None, self.kept) if fresh else (self.kept, None)
         try:
-            connection.request("POST", wire.PATH, body, headers)
-            response = connection.getresponse()
-            reply = wire.Reply(response.status, {k.lower(): v for k, v in response.headers.items()}, response.read())
+            reply = self.send(kept or self.connection(), body, headers, keep=not fresh)
         except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise Failed(type(error).__name__) from error
-        if fresh or self.kept or response.will_close:
-            connection.close()
-        else:
-            self.kept = connection
+            # A server may close a connection that waits. What can be sent twice is sent again, as any client does.
+            stale = kept is not None and isinstance(error, ConnectionError) and method.startswith("tasks/")
+            if not stale:
+                raise Failed(type(error).__name__) from error
+            try:
+                reply = self.send(self.connection(), body, headers, keep=True)
+            except (OSError, http.client.HTTPException) as again:
+                raise Failed(type(again).__name__) from again
         try:
             return reply.result
         except ValueError as error:
             raise Failed(str(error)) from error
+
+    def connection(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+
+    def send(self, connection, body, headers, keep):
+        keeps = False
+        try:
+            connection.request("POST", wire.PATH, body, headers)
+            response = connection.getresponse()
+            reply = wire.Reply(response.status, {k.lower(): v for k, v in response.headers.items()}, response.read())
+            keeps = keep and not response.will_close
+        finally:
+            if not keeps:
+                connection.close()
+        self.kept = connection if keeps else self.kept
+        return reply
 
     def call(self, tool, fresh=False, **arguments):
         return self.request("tools/call", {"name": tool, "arguments": arguments}, tool, fresh)

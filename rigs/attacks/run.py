@@ -4,7 +4,7 @@
 A row prints the attack's goals, what was seen, and `ok` or `failed`. The run fails when Longhaul misses a goal; with
 `--peers DIR`, where `rigs/bench/peers/install DIR` has installed them, the same attacks run on two other servers, for
 the table. What was seen is written as JSON; `--write` also writes the page in `docs/reference`, and `--render` only
-renders that page from the numbers that are there.
+prints that page, from the numbers that are there.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def options():
     parser.add_argument("--only-peers", action="store_true", help="leave Longhaul out")
     parser.add_argument("--results", default=ROOT / "target/attacks", help="for logs and the numbers")
     parser.add_argument("--write", action="store_true", help="write the page of the reference, too")
-    parser.add_argument("--render", action="store_true", help="render the page from the numbers that are there")
+    parser.add_argument("--render", action="store_true", help="print the page, from the numbers that are there")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     chosen = parser.parse_args()
     names = [row.name for row in ROWS]
@@ -180,7 +180,7 @@ def facts(chosen):
 def main():
     chosen = options()
     if chosen.render:
-        page.write(ROOT)
+        print(page.render(json.loads(page.numbers(ROOT).read_text(encoding="utf-8"))), end="")
         return 0
     raise_descriptors()
     rows = [row for row in ROWS if not chosen.rows or row.name in chosen.rows]

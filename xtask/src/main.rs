@@ -12,6 +12,7 @@
     reason = "a development tool starts programs and measures them"
 )]
 
+mod attacks;
 mod bench;
 mod ci;
 mod clients;
@@ -39,6 +40,8 @@ cargo xtask COMMAND
   weight                    crates in the tree and size of the binary, against a budget
   conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
   clients [CLIENT..]        every real client against the built binary, step by step
+  attacks [--peers] [--write] [ROW..]
+                            hostile clients against the listener, and an honest one beside them
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
   bench [--quick] [--only NAME..] [--render]
                             Longhaul beside its peers under load; the page of its figures
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         "clients" => clients::run(rest),
         "soak" => soak::run(rest),
         "bench" => bench::run(rest),
+        "attacks" => attacks::run(rest),
         "faults" => faults::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
