@@ -6,7 +6,7 @@
 //! else to the first that opens.
 
 pub(crate) mod feed;
-pub(crate) mod seal;
+pub mod seal;
 pub(crate) mod shared;
 
 use std::{

@@ -24,28 +24,28 @@ const OWNER: usize = 16;
 const TIME: usize = 8;
 
 /// Seals and opens session ids.
-pub(crate) struct Sealer {
+pub struct Sealer {
     key: XChaCha20Poly1305,
 }
 
 /// What a genuine id says.
-pub(crate) struct Opened {
+pub struct Opened {
     /// What was agreed.
-    pub(crate) peer: Peer,
+    pub peer: Peer,
     /// When the id is worth nothing any more.
-    pub(crate) expires_at: Millis,
+    pub expires_at: Millis,
 }
 
 impl Sealer {
     /// A sealer under the server's keys.
-    pub(crate) fn new(keys: &Keys) -> Sealer {
+    pub fn new(keys: &Keys) -> Sealer {
         Sealer {
             key: XChaCha20Poly1305::new(&keys.purpose("session").into()),
         }
     }
 
     /// A new id for one owner, of visible ASCII. `nonce` is random.
-    pub(crate) fn seal(&self, owner: &Owner, opened: &Opened, nonce: [u8; NONCE]) -> String {
+    pub fn seal(&self, owner: &Owner, opened: &Opened, nonce: [u8; NONCE]) -> String {
         let mut plain = Vec::new();
         plain.extend_from_slice(&owner_digest(owner));
         plain.extend_from_slice(&opened.expires_at.0.to_be_bytes());
@@ -65,7 +65,7 @@ impl Sealer {
     }
 
     /// Opens an id that was made for this owner and is still good.
-    pub(crate) fn open(&self, text: &str, owner: &Owner, now: Millis) -> Option<Opened> {
+    pub fn open(&self, text: &str, owner: &Owner, now: Millis) -> Option<Opened> {
         if text.len() > TEXT_MAX {
             return None;
         }
