@@ -19,6 +19,7 @@ mod clients;
 mod conformance;
 mod docs;
 mod faults;
+mod fuzz;
 mod layers;
 mod packages;
 mod program;
@@ -45,6 +46,8 @@ cargo xtask COMMAND
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
   bench [--quick] [--only NAME..] [--render]
                             Longhaul beside its peers under load; the page of its figures
+  fuzz [TARGET..] [--replay | --seconds N | --runs N | --keep]
+                            what comes from outside, read by fuzz targets
   faults [NAME..]           each planted fault must fail a test
 ";
 
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(rest),
         "attacks" => attacks::run(rest),
         "faults" => faults::run(rest),
+        "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

@@ -30,7 +30,7 @@ use longhaul_engine::{
     process::{self, Ended, Fact, Facts, Input, Lines, Orders, Reason, Shim, Spec},
     tool::{Call, Context, Finish, Running, Settled, Tool},
 };
-use longhaul_mcp::{ToolRule, frame::Raw, header, reply, request::Answers};
+use longhaul_mcp::{ToolRule, frame::Raw, header, reply, request::Answers, url_rule::Reach};
 use serde_json::Value as Json;
 
 use self::{
@@ -41,6 +41,7 @@ use self::{
 use crate::{
     catalog::{Entry, Holding},
     config::{self, Limits, Tasks},
+    identity,
     outbound::{self, Question, Unasked},
     view,
 };
@@ -310,7 +311,12 @@ impl Command {
             Err(error) => return result::refused(&cannot(&error)),
         };
         let declared = view::Context::decode(&call.context).answers.into();
-        let mut following = Following::new(self, context, orders, declared);
+        let reach = if identity::is_local(&call.owner) {
+            Reach::ThisMachine
+        } else {
+            Reach::Public
+        };
+        let mut following = Following::new(self, context, orders, declared, reach);
         let Some(ended) = following.follow(facts).await else {
             return result::refused(&format!("`{}` ended, and how was not seen.", self.shown));
         };
@@ -389,6 +395,8 @@ struct Following<'a> {
     orders: Orders,
     /// The kinds of question that the caller declared.
     declared: Answers,
+    /// How far a link may lead them.
+    reach: Reach,
     open: FuturesUnordered<BoxFuture<'static, Answered>>,
     /// How many questions are open; each future stands for those that were asked together.
     open_count: usize,
@@ -399,13 +407,20 @@ struct Following<'a> {
 }
 
 impl<'a> Following<'a> {
-    fn new(command: &'a Command, context: Context, orders: Orders, declared: Answers) -> Following<'a> {
+    fn new(
+        command: &'a Command,
+        context: Context,
+        orders: Orders,
+        declared: Answers,
+        reach: Reach,
+    ) -> Following<'a> {
         let open = FuturesUnordered::new();
         Following {
             command,
             context,
             orders,
             declared,
+            reach,
             open,
             open_count: 0,
             waiting: VecDeque::new(),
@@ -500,7 +515,7 @@ impl<'a> Following<'a> {
         if self.asked >= limits.asks_max {
             return Err(Unasked::TooMany);
         }
-        let ask = outbound::question(question, limits.question_max.0)?;
+        let ask = outbound::question(question, self.reach, limits.question_max.0)?;
         let kind = question.kind()?;
         if !kind.answered_by_people() && !kind.declared_by(self.declared) {
             return Err(Unasked::Nobody);

@@ -39,6 +39,14 @@ impl Origin {
     }
 }
 
+/// The issuer of the users of this machine.
+const LOCAL: &str = "local";
+
+/// Whether this is a user of this machine, at whose screen a link to it leads to the machine itself.
+pub fn is_local(owner: &Owner) -> bool {
+    owner.issuer == LOCAL
+}
+
 impl Caller {
     /// The user that this process runs as. The client's own name is no part of it: two clients of one user see
     /// the same tasks.
@@ -46,7 +54,7 @@ impl Caller {
         Caller {
             owner: Owner {
                 tenant: "default".to_owned(),
-                issuer: "local".to_owned(),
+                issuer: LOCAL.to_owned(),
                 subject: format!("uid:{}", nix::unistd::Uid::effective()),
                 app: String::new(),
             },

@@ -4,14 +4,13 @@
 //! `command` calls it for every fact that leaves a program; `dispatch` and `view` decode notes. Pure: it never
 //! asks, stores or sends.
 
-mod link;
-
 use longhaul_core::{event::Ask, task::Reader};
 use longhaul_mcp::{
     canon, clean,
     form::{self, Form},
     frame::{Obj, Raw},
     request::LogLevel,
+    url_rule::{BadLink, Link, Reach},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -181,7 +180,7 @@ pub enum Unasked {
     Sampling(&'static str),
     /// A link that is not shown to anybody.
     #[error("a link must be {0}")]
-    Link(&'static str),
+    Link(BadLink),
     /// The caller did not declare this kind, and no person can answer it.
     #[error("no_one_to_answer")]
     Nobody,
@@ -210,15 +209,16 @@ pub enum Unasked {
     Form(String),
 }
 
-/// Checks a question and makes it ready to be asked of the task's owner.
+/// Checks a question and makes it ready to be asked of the task's owner. `reach` is how far a link may lead that
+/// owner.
 ///
 /// # Errors
 /// [`Unasked`]; the question is then never shown.
-pub fn question(question: &Question, bytes_max: u64) -> Result<Ask, Unasked> {
+pub fn question(question: &Question, reach: Reach, bytes_max: u64) -> Result<Ask, Unasked> {
     let kind = question.kind()?;
     let (method, params) = match kind {
         Kind::Form => ("elicitation/create", form_params(question)?),
-        Kind::Url => ("elicitation/create", link_params(question)?),
+        Kind::Url => ("elicitation/create", link_params(question, reach)?),
         Kind::Sampling => ("sampling/createMessage", sampling_params(question)?),
         Kind::Roots => ("roots/list", Obj::default().to_raw()),
     };
@@ -270,13 +270,12 @@ fn form_params(question: &Question) -> Result<Raw, Unasked> {
     }
 }
 
-fn link_params(question: &Question) -> Result<Raw, Unasked> {
-    let url = question.url.as_deref().unwrap_or_default();
-    link::check(url).map_err(Unasked::Link)?;
+fn link_params(question: &Question, reach: Reach) -> Result<Raw, Unasked> {
+    let link = Link::parse(question.url.as_deref().unwrap_or_default(), reach).map_err(Unasked::Link)?;
     let mut params = Obj::default();
     params.set("mode", "url");
     params.set("message", message(question)?.as_str());
-    params.set("url", url);
+    params.set("url", link.as_str());
     Ok(params.to_raw())
 }
 

@@ -287,14 +287,22 @@ impl Frame {
         let Ok(mut frame) = Obj::parse(text) else {
             return bad(None, Rule::NotAnObject);
         };
-        let id = match frame.raw("id").map(request_id) {
-            Some(None) if frame.raw("error").is_none() => return bad(None, Rule::BadId),
-            id => id.flatten(),
+        let id = match frame.raw("id") {
+            None => None,
+            // Who answers with an error may have read no id.
+            Some(id) if id.text() == "null" && frame.raw("error").is_some() => None,
+            Some(id) => match request_id(id) {
+                Some(id) => Some(id),
+                None => return bad(None, Rule::BadId),
+            },
         };
         if frame.get::<String>("jsonrpc").as_deref() != Some("2.0") {
             return bad(id.as_ref(), Rule::NotJsonRpc2);
         }
+        let is_response = frame.raw("result").is_some() || frame.raw("error").is_some();
         let method = match frame.raw("method").map(Raw::read::<String>) {
+            // Two readers could take it for two things.
+            Some(_) if is_response => return bad(id.as_ref(), Rule::RequestAndResponse),
             Some(Ok(method)) => method,
             Some(Err(_)) => return bad(id.as_ref(), Rule::BadMethod),
             None => {

@@ -17,6 +17,7 @@ pub mod reply;
 pub mod request;
 pub mod rpc_error;
 pub mod scan;
+pub mod url_rule;
 pub mod v2025_11_25;
 pub mod v2026_07_28;
 

@@ -43,6 +43,9 @@ pub enum Rule {
     /// `method` is absent or no string.
     #[error("`method` must be a string")]
     BadMethod,
+    /// It has a `method`, and a `result` or an `error` besides.
+    #[error("A frame with a `method` has neither `result` nor `error`")]
+    RequestAndResponse,
     /// `params` is there but no object.
     #[error("`params` must be an object")]
     ParamsNotAnObject,
@@ -153,6 +156,7 @@ impl Rule {
             | Rule::NotJsonRpc2
             | Rule::BadId
             | Rule::BadMethod
+            | Rule::RequestAndResponse
             | Rule::ParamsNotAnObject
             | Rule::UnexpectedResponse
             | Rule::SessionMissing
@@ -196,6 +200,7 @@ impl Rule {
             | Rule::NotJsonRpc2
             | Rule::BadId
             | Rule::BadMethod
+            | Rule::RequestAndResponse
             | Rule::ParamsNotAnObject
             | Rule::UnexpectedResponse
             | Rule::SessionMissing
@@ -226,6 +231,7 @@ impl Rule {
             | Rule::NotJsonRpc2
             | Rule::BadId
             | Rule::BadMethod
+            | Rule::RequestAndResponse
             | Rule::ParamsNotAnObject
             | Rule::UnexpectedResponse
             | Rule::MetaMissing { .. }
@@ -261,6 +267,7 @@ impl Rule {
             Rule::NotJsonRpc2 => "not_json_rpc_2",
             Rule::BadId => "bad_id",
             Rule::BadMethod => "bad_method",
+            Rule::RequestAndResponse => "request_and_response",
             Rule::ParamsNotAnObject => "params_not_an_object",
             Rule::UnexpectedResponse => "unexpected_response",
             Rule::MetaMissing { .. } => "meta_missing",
@@ -293,6 +300,7 @@ impl Rule {
             | Rule::NotJsonRpc2
             | Rule::BadId
             | Rule::BadMethod
+            | Rule::RequestAndResponse
             | Rule::ParamsNotAnObject
             | Rule::UnexpectedResponse
             | Rule::MetaMissing { .. }

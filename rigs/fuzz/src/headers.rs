@@ -9,7 +9,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use longhaul_mcp::{
     Message, ToolRule,
     edge::{self, Belongs, Edge, Offer, Received},
-    frame::{Frame, Raw},
+    frame::{Frame, Obj, Raw},
     header::{Headers, mirrors},
     malformed::{Malformed, Rule},
     scan::Limits,
@@ -60,7 +60,7 @@ pub fn run(bytes: &[u8]) {
         }
         None => {}
     }
-    if let Some(right) = mirror(&tree)
+    if let Some(right) = mirror(&frame, &tree)
         && let Some(Err(malformed)) = receive(&right, &frame)
     {
         let blames_headers = matches!(
@@ -169,7 +169,7 @@ fn said(pairs: &Pairs, name: &str) -> Option<String> {
 }
 
 /// The headers of a client that follows B-21 to B-26; `None` where the body lacks what they say.
-fn mirror(tree: &Value) -> Option<Pairs> {
+fn mirror(frame: &Frame, tree: &Value) -> Option<Pairs> {
     let params = &tree["params"];
     let method = tree["method"].as_str()?;
     let version = params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str()?;
@@ -185,11 +185,22 @@ fn mirror(tree: &Value) -> Option<Pairs> {
             match argument(&params["arguments"], path) {
                 Value::Null => {}
                 Value::String(text) => pairs.push(pair(header, text)),
-                other => pairs.push(pair(header, &other.to_string())),
+                Value::Bool(_) | Value::Number(_) => pairs.push(pair(header, &written(frame, path)?)),
+                Value::Array(_) | Value::Object(_) => pairs.push(pair(header, "x")),
             }
         }
     }
     Some(pairs)
+}
+
+/// An argument as it was written: a tree would round a long number.
+fn written(frame: &Frame, path: &[&str]) -> Option<String> {
+    let Frame::Request { params: Some(params), .. } = frame else {
+        return None;
+    };
+    let (last, before) = path.split_last()?;
+    let arguments = before.iter().try_fold(params.obj("arguments")?, |value: Obj, name| value.obj(name));
+    Some(arguments?.raw(last)?.text().to_owned())
 }
 
 /// B-24: as it is where it is plain, else in base64.

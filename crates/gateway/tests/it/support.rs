@@ -27,6 +27,7 @@ use longhaul_mcp::{
     frame::Raw,
     reply::{Annotations, TaskSupport, Tool as Listing},
     request::Answers,
+    url_rule::Reach,
 };
 use longhaul_store::{Runner, memory::Memory};
 use serde_json::{Value, json};
@@ -447,7 +448,7 @@ fn ask(label: &str) -> Ask {
         form: Some(Raw::parse(FORM).expect("JSON")),
         ..outbound::Question::default()
     };
-    let ask = outbound::question(&question, 64 * 1024).expect("a form that may be asked");
+    let ask = outbound::question(&question, Reach::Public, 64 * 1024).expect("a form that may be asked");
     assert_eq!(ask.reader, Reader::Client);
     ask
 }

@@ -365,19 +365,9 @@ fn is_email(text: &str) -> bool {
         && host.split('.').all(is_label)
 }
 
-/// A scheme and something behind it, in the characters of RFC 3986.
+/// By RFC 3986, which is what readers of the schema check, and with something behind the scheme.
 fn is_uri(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once(':') else {
-        return false;
-    };
-    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-        && !rest.is_empty()
-        && rest
-            .bytes()
-            .all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b))
+    !text.ends_with(':') && fluent_uri::Uri::parse(text).is_ok()
 }
 
 fn check_choices(

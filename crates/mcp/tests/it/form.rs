@@ -99,6 +99,10 @@ fn formats_are_checked() {
         "1a:b",
         "https://exa mple.org",
         "https://é.org",
+        "https://a.example/#b#c",
+        "https://a.example/%zz",
+        "https://a.example:x/",
+        "https://[::1/",
         ":x",
     ] {
         misfit("site", json!(bad), "must be a URI");

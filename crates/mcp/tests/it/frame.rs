@@ -99,6 +99,10 @@ fn a_response_has_a_result_or_an_error() {
         outcome(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#),
         (None, false)
     );
+    for id in ["1.5", "{}", "true"] {
+        let bad = read(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{}}}}"#));
+        assert_eq!(bad.map_err(|bad| bad.rule), Err(Rule::BadId), "{id}");
+    }
     for bad in [
         r#"{"jsonrpc":"2.0","id":1}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":1,"error":2}"#,
@@ -111,6 +115,26 @@ fn a_response_has_a_result_or_an_error() {
             })
         );
     }
+}
+
+/// One reader takes such a frame for a request, another for a response.
+#[test]
+fn a_frame_is_a_request_or_a_response_and_never_both() {
+    for bad in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","error":null}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":null,"error":{}}"#,
+    ] {
+        assert_eq!(
+            read(bad),
+            Err(Malformed {
+                id: Some(RequestId::Integer(1)),
+                rule: Rule::RequestAndResponse
+            })
+        );
+    }
+    let notice = read(r#"{"jsonrpc":"2.0","method":"notifications/initialized","result":{}}"#);
+    assert_eq!(notice.map_err(|bad| bad.rule), Err(Rule::RequestAndResponse));
 }
 
 #[test]

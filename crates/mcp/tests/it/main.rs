@@ -12,3 +12,4 @@ mod scan;
 mod session;
 mod support;
 mod text;
+mod url_rule;

@@ -117,6 +117,20 @@ fn cases() -> Vec<Case> {
             Some(7),
         ),
         case(
+            raw(r#"{"jsonrpc":"2.0","id":7,"method":"m","result":{}}"#),
+            "request_and_response",
+            -32600,
+            400,
+            Some(7),
+        ),
+        case(
+            raw(r#"{"jsonrpc":"2.0","id":null,"method":"m","error":null}"#),
+            "request_and_response",
+            -32600,
+            400,
+            None,
+        ),
+        case(
             raw(r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[1]}"#),
             "params_not_an_object",
             -32600,
@@ -437,12 +451,13 @@ fn no_rule_is_without_a_case() {
         Rule::MetaInvalid { .. } => 23,
         Rule::ParamInvalid { .. } => 24,
         Rule::NotFinite { .. } => 25,
+        Rule::RequestAndResponse => 26,
     };
     let seen: BTreeSet<i32> = cases()
         .iter()
         .map(|case| number(&case.post.malformed().rule))
         .collect();
-    assert!(seen.into_iter().eq(0..=25));
+    assert!(seen.into_iter().eq(0..=26));
 }
 
 /// B.3: a frame that breaks several rules is refused for the first of them.

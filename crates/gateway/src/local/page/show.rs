@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_mcp::clean;
+use longhaul_mcp::{
+    clean,
+    url_rule::{Link, Reach},
+};
 use maud::{DOCTYPE, Markup, html};
 use serde_json::Value;
 
@@ -320,17 +323,21 @@ fn input_type(format: Option<&str>) -> &'static str {
     }
 }
 
-/// An address in full, with its host set apart; a link only when it is an https address (A-79, G-30).
+/// An address in full, with its host set apart; a link only when it may be one (A-79, G-30). Who reads the page
+/// sits at this machine.
 fn address(url: &str) -> Markup {
     let shown = text(url);
-    let host = shown
-        .strip_prefix("https://")
-        .and_then(|rest| rest.split(['/', '?', '#']).next())
-        .unwrap_or("");
+    let link = Link::parse(url, Reach::ThisMachine)
+        .ok()
+        .filter(|link| link.as_str() == shown);
     html! {
         p { code { (shown) } }
-        @if !host.is_empty() && shown == url && !host.contains('@') {
-            p { a href=(url) target="_blank" rel="noopener noreferrer" { "Open " strong { (host) } " in a new tab" } }
+        @if let Some(link) = link {
+            p {
+                a href=(link.as_str()) target="_blank" rel="noopener noreferrer" {
+                    "Open " strong { (link.host()) } " in a new tab"
+                }
+            }
         }
         p.muted { "“Yes, go on” says that you have seen this address. Nothing is opened for you." }
     }

@@ -54,6 +54,10 @@ fn cases() -> Vec<Case> {
         shape(r#"{"jsonrpc":"2.0","id":7,"method":7}"#, "bad_method"),
         shape(r#"{"jsonrpc":"2.0","id":7,"result":{},"error":{}}"#, "bad_method"),
         shape(
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","error":{}}"#,
+            "request_and_response",
+        ),
+        shape(
             r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#,
             "params_not_an_object",
         ),
@@ -171,6 +175,7 @@ fn no_rule_is_without_a_case() {
         Rule::MetaInvalid { .. } => 11,
         Rule::ParamInvalid { .. } => 12,
         Rule::NotFinite { .. } => 13,
+        Rule::RequestAndResponse => 14,
         // The tests of `edge` have these two.
         Rule::SessionMissing | Rule::SessionVersion => panic!("no rule of an open session: {rule}"),
         Rule::UnexpectedResponse
@@ -182,7 +187,7 @@ fn no_rule_is_without_a_case() {
         | Rule::NeedsTasks => panic!("a rule of the other generation: {rule}"),
     };
     let seen: BTreeSet<i32> = cases().iter().map(|case| number(&case.sent.rule())).collect();
-    assert!(seen.into_iter().eq(0..=13));
+    assert!(seen.into_iter().eq(0..=14));
 }
 
 proptest! {
