@@ -86,6 +86,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "T5",
         "a question that asks for a secret is never shown",
     ),
+    ("shows-any-link", "T5", "a link leads to a public name"),
+    (
+        "links-lead-anybody-here",
+        "T5",
+        "only a user of this machine is led to it by a link",
+    ),
     ("any-answer-fits", "T6", "an accepted answer fits its form"),
     (
         "equal-calls-run-twice",

@@ -17,6 +17,7 @@ mod template;
 mod tool;
 
 use std::{
+    cell::LazyCell,
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
@@ -456,7 +457,8 @@ fn elsewhere(
 
 /// Puts `LONGHAUL_SECTION__KEY` over the file's values. Tools are declared in files only (S6).
 fn environment(table: &mut Table, env: &[(String, String)], problems: &mut Problems) {
-    let settings = reference();
+    // Most environments name no setting.
+    let settings = LazyCell::new(reference);
     for (variable, text) in env {
         let Some(rest) = variable
             .strip_prefix("LONGHAUL_")

@@ -271,11 +271,16 @@ fn form_params(question: &Question) -> Result<Raw, Unasked> {
 }
 
 fn link_params(question: &Question, reach: Reach) -> Result<Raw, Unasked> {
-    let link = Link::parse(question.url.as_deref().unwrap_or_default(), reach).map_err(Unasked::Link)?;
+    let url = question.url.as_deref().unwrap_or_default();
+    let shown = match Link::parse(url, reach) {
+        Ok(link) => link.as_str().to_owned(),
+        Err(_) if longhaul_core::fault!("shows-any-link") => url.to_owned(),
+        Err(broken) => return Err(Unasked::Link(broken)),
+    };
     let mut params = Obj::default();
     params.set("mode", "url");
     params.set("message", message(question)?.as_str());
-    params.set("url", link.as_str());
+    params.set("url", &shown);
     Ok(params.to_raw())
 }
 

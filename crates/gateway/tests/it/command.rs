@@ -36,6 +36,8 @@ struct Rig {
     engine: Engine,
     config: Config,
     folder: TempDir,
+    /// Who vouches for the callers.
+    issuer: &'static str,
 }
 
 impl Rig {
@@ -94,6 +96,7 @@ impl Rig {
             engine,
             config,
             folder,
+            issuer: "local",
         }
     }
 
@@ -118,7 +121,7 @@ impl Rig {
         let id = self.engine.task_id();
         let owner = Owner {
             tenant: "default".into(),
-            issuer: "local".into(),
+            issuer: self.issuer.into(),
             subject: "uid:1".into(),
             app: String::new(),
         };
@@ -1061,6 +1064,23 @@ fn a_link_is_shown_as_browsers_write_it_or_not_at_all() {
     assert_eq!(
         ask("https://10.0.0.1/", Reach::ThisMachine),
         Err(Unasked::Link(BadLink::Address))
+    );
+}
+
+// S11
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_to_this_machine_is_shown_to_its_own_users_only() {
+    let question = json!({ "id": 1, "message": "Connect", "url": "http://localhost:8080/callback" });
+    let mut rig = asking().await;
+    let (_, row) = asked(&rig, question.clone()).await;
+    assert_eq!(row.task.phase, Phase::Asking);
+    rig.issuer = "elsewhere";
+    let (id, _) = asked(&rig, question).await;
+    let why = "a link must be one that begins with `https://` and a host";
+    let answer = json!({ "answer": { "id": 1, "action": "decline", "why": why } });
+    assert_eq!(
+        serde_json::from_str::<Json>(&told(&rig, id).await).expect("JSON"),
+        answer
     );
 }
 
