@@ -13,8 +13,10 @@ use crate::{
 };
 
 mod field;
+mod format;
 
-pub use field::{BadField, Choice, Field, Format, Kind, Misfit, Unfit};
+pub use field::{BadField, Choice, Field, Kind, Misfit, Unfit};
+pub use format::Format;
 
 /// The most fields of one form.
 pub const FIELDS_MAX: usize = 20;

@@ -107,9 +107,15 @@ impl Link {
             return Err(BadLink::UserInfo);
         }
         check_characters(authority)?;
-        let url = Url::parse(text).map_err(|error| match error {
-            ParseError::InvalidIpv4Address | ParseError::InvalidIpv6Address => BadLink::Address,
-            _ => BadLink::NotAUrl,
+        let url = Url::parse(text).map_err(|error| {
+            if matches!(
+                error,
+                ParseError::InvalidIpv4Address | ParseError::InvalidIpv6Address
+            ) {
+                BadLink::Address
+            } else {
+                BadLink::NotAUrl
+            }
         })?;
         if url.as_str().len() > LINK_BYTES_MAX {
             return Err(BadLink::TooLong);

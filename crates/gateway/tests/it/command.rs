@@ -1122,6 +1122,7 @@ fn a_form_is_checked_before_it_is_asked() {
     let ask = |question: Json| {
         outbound::question(
             &serde_json::from_value::<Question>(question).expect("a question"),
+            Reach::Public,
             4096,
         )
     };

@@ -3,6 +3,7 @@
 use serde_json::{Map, Number, Value, json};
 use thiserror::Error;
 
+use super::format::Format;
 use crate::{clean, frame::Raw};
 
 /// The longest title and description that are shown, in characters.
@@ -72,19 +73,6 @@ pub struct Choice {
     pub value: String,
     /// What people read, cleaned; the value itself when absent.
     pub title: Option<String>,
-}
-
-/// A form that text must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// A mail address.
-    Email,
-    /// An absolute URI.
-    Uri,
-    /// A day, `2026-11-29`.
-    Date,
-    /// A moment of RFC 3339.
-    DateTime,
 }
 
 /// What is wrong with a field.
@@ -305,69 +293,6 @@ impl Field {
         put("default", self.default.clone());
         Value::Object(out)
     }
-}
-
-impl Format {
-    fn named(word: &str) -> Option<Format> {
-        match word {
-            "email" => Some(Format::Email),
-            "uri" => Some(Format::Uri),
-            "date" => Some(Format::Date),
-            "date-time" => Some(Format::DateTime),
-            _ => None,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Format::Email => "email",
-            Format::Uri => "uri",
-            Format::Date => "date",
-            Format::DateTime => "date-time",
-        }
-    }
-
-    fn check(self, text: &str) -> Result<(), Unfit> {
-        let (fits, must_be) = match self {
-            Format::Email => (is_email(text), "a mail address"),
-            Format::Uri => (is_uri(text), "a URI"),
-            Format::Date => (
-                text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
-                "a date",
-            ),
-            // The letter and the offset are what RFC 3339 asks for beyond what the parser insists on.
-            Format::DateTime => (
-                text.get(10..11)
-                    .is_some_and(|mark| mark.eq_ignore_ascii_case("t"))
-                    && text.parse::<jiff::Timestamp>().is_ok(),
-                "a date and time with an offset",
-            ),
-        };
-        if fits { Ok(()) } else { Err(Unfit::MustBe(must_be)) }
-    }
-}
-
-/// One `@` with something that could be a host behind it. Whether mail arrives there, only mail can tell.
-fn is_email(text: &str) -> bool {
-    let Some((local, host)) = text.rsplit_once('@') else {
-        return false;
-    };
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.chars().all(|c| c == '-' || c.is_alphanumeric())
-    };
-    !local.is_empty()
-        && local.len() <= 64
-        && !local.contains(|c: char| c.is_whitespace() || c.is_control() || "@<>(),;:\\\"[]".contains(c))
-        && host.len() <= 253
-        && host.split('.').all(is_label)
-}
-
-/// By RFC 3986, which is what readers of the schema check, and with something behind the scheme.
-fn is_uri(text: &str) -> bool {
-    !text.ends_with(':') && fluent_uri::Uri::parse(text).is_ok()
 }
 
 fn check_choices(
