@@ -241,7 +241,7 @@ impl Bench {
             } else {
                 &[&open, "memory"]
             };
-            runs.push(self.fresh(subject, "open", 1, lasting)?);
+            runs.push(self.sized(subject, "open", lasting)?);
         }
         if let Some(ours) = self.subjects.iter().find(|subject| subject.name == OURS) {
             self.of_ours(ours, &mut runs)?;
@@ -272,28 +272,46 @@ impl Bench {
         Ok(())
     }
 
-    /// One server from its start on an empty folder to its end, with the size of the folder after each.
+    /// One server from its start on an empty folder to its end.
     fn fresh(&self, subject: &Subject, part: &str, round: usize, phases: &[&str]) -> Result<Value, String> {
-        let begun = Instant::now();
+        let folder = empty_folder("bench/results/server")?;
+        let report = self.once(subject, part, round, &folder, phases)?;
+        Ok(json!({"server": subject.name, "part": part, "round": round, "report": report}))
+    }
+
+    /// The same with the size of the folder: of a server that began nothing and ended, and of the same after the phases.
+    fn sized(&self, subject: &Subject, part: &str, phases: &[&str]) -> Result<Value, String> {
         let folder = empty_folder("bench/results/server")?;
         let data = folder.join("data");
-        let server = self.start(subject, &folder, &data)?;
-        std::thread::sleep(REST);
+        drop(self.start(subject, &folder, &data)?);
         let empty = bytes(&data);
+        let report = self.once(subject, part, 1, &folder, phases)?;
+        Ok(json!({
+            "server": subject.name, "part": part, "round": 1, "report": report,
+            "bytes_empty": empty, "bytes": bytes(&data),
+        }))
+    }
+
+    fn once(
+        &self,
+        subject: &Subject,
+        part: &str,
+        round: usize,
+        folder: &Path,
+        phases: &[&str],
+    ) -> Result<Value, String> {
+        let begun = Instant::now();
+        let data = folder.join("data");
+        let server = self.start(subject, folder, &data)?;
+        std::thread::sleep(REST);
         let url = server.url().replace("/mcp", &subject.path);
         let pid = server.pid().to_string();
         let first = ["--url", &url, "--era", &subject.era, "--pid", &pid, "--data"];
         let report = self.drive(&first, &data, phases)?;
         drop(server);
-        println!(
-            "{:<16} {part:<12} {round}  {:>3} s",
-            subject.name,
-            begun.elapsed().as_secs()
-        );
-        Ok(json!({
-            "server": subject.name, "part": part, "round": round, "report": report,
-            "bytes_empty": empty, "bytes": bytes(&data),
-        }))
+        let seconds = begun.elapsed().as_secs();
+        println!("{:<16} {part:<12} {round}  {seconds:>3} s", subject.name);
+        Ok(report)
     }
 
     /// `longhaul serve --stdio`, which the driver starts itself.
@@ -351,7 +369,7 @@ fn subjects(only: &[String]) -> Result<Vec<Subject>, String> {
     let listed: Value = serde_json::from_str(&read("rigs/bench/peers/peers.json")?)
         .map_err(|error| format!("`peers.json` is no JSON: {error}"))?;
     let ours = json!({
-        "name": OURS, "title": "Longhaul", "version": env!("CARGO_PKG_VERSION"), "era": "2026-07-28",
+        "name": OURS, "title": "Longhaul", "version": "of this commit", "era": "2026-07-28",
         "keeps": "sqlite", "path": "/mcp",
         "notes": "Every create is synced to the disk before its reply. The tools are programs: each attempt starts one.",
     });

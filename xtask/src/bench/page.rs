@@ -173,7 +173,7 @@ fn how(figures: &Figures<'_>) -> String {
 /// One row for each server and one group of columns for each number of callers.
 fn load_table(figures: &Figures<'_>, what: &str) -> String {
     let mut table = String::from(
-        "| server | keeps tasks in | /s, 1 caller | p50 | p99 | /s, 32 callers | p50 | p99 | CPU a call | errors |\n\
+        "| server | tasks in | /s, 1 caller | p50 | p99 | /s, 32 callers | p50 | p99 | CPU a call | errors |\n\
          |---|---|---|---|---|---|---|---|---|---|",
     );
     for server in figures.servers() {
@@ -503,7 +503,7 @@ fn servers(figures: &Figures<'_>) -> String {
     let mut list = String::from("## The servers\n");
     for server in figures.servers() {
         list.push_str(&format!(
-            "\n- **{}** {}, {}, keeps tasks in {}. {}",
+            "\n- **{}**, {}, {}, keeps tasks in: {}. {}",
             text(&server["title"]),
             text(&server["version"]),
             text(&server["era"]),
