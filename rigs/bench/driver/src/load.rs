@@ -23,6 +23,9 @@ use crate::{
 pub const LONG: &str = r#"{"ms":3600000}"#;
 /// Of so many errors of one measurement the texts are kept.
 const TEXTS_MAX: usize = 5;
+/// A longer hint is not followed.
+const HINT_MAX_MS: f64 = 60_000.0;
+const AFTER_ERROR: Duration = Duration::from_millis(1);
 /// A fill that is refused so often ends.
 const ERRORS_MAX: u64 = 100;
 /// Calls that are open at the end of a window are waited for so long, then given up.
@@ -120,6 +123,14 @@ struct Tally {
     reconnects: u64,
     /// Calls at a fixed rate that were due but never begun.
     not_begun: u64,
+}
+
+impl Tally {
+    fn note(&mut self, text: String) {
+        if self.texts.len() < TEXTS_MAX || self.texts.contains_key(&text) {
+            *self.texts.entry(text).or_default() += 1;
+        }
+    }
 }
 
 /// What the callers of one measurement share.
@@ -220,6 +231,10 @@ async fn call_again(subject: Rc<Subject>, shared: Rc<Shared>, measure: Measure) 
     while let Some(from) = begin(&shared, &measure).await {
         let outcome = work(&subject, &mut caller, &measure.work).await;
         let now = Instant::now();
+        if outcome.is_err() {
+            // An error may come at once, and a caller that only fails would never let others run.
+            tokio::time::sleep(AFTER_ERROR).await;
+        }
         // What ended in the window counts, as in any throughput.
         if now >= shared.warm_until.get() && now <= shared.until.get() && !shared.over.get() {
             let mut tally = shared.tally.borrow_mut();
@@ -227,18 +242,14 @@ async fn call_again(subject: Rc<Subject>, shared: Rc<Shared>, measure: Measure) 
                 Ok(()) => tally.nanos.push(nanos(now - from)),
                 Err(text) => {
                     tally.errors += 1;
-                    if tally.texts.len() < TEXTS_MAX || tally.texts.contains_key(&text) {
-                        *tally.texts.entry(text).or_default() += 1;
-                    }
+                    tally.note(text);
                 }
             }
         } else if let Err(text) = outcome {
-            *shared
+            shared
                 .tally
                 .borrow_mut()
-                .texts
-                .entry(format!("outside the window: {text}"))
-                .or_default() += 1;
+                .note(format!("outside the window: {text}"));
         }
         let (done, errors) = {
             let tally = shared.tally.borrow();
@@ -316,7 +327,7 @@ async fn finish(caller: &mut Caller, tool: &str, ms: u64, pause: &Pause) -> Resu
     loop {
         tokio::time::sleep(match pause {
             Pause::Fixed(pause) => *pause,
-            Pause::Hint => Duration::from_millis(hint_ms),
+            Pause::Hint => Duration::from_secs_f64(hint_ms.clamp(0.0, HINT_MAX_MS) / 1000.0),
         })
         .await;
         let seen = caller.get(&id).await?;

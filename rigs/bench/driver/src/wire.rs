@@ -15,7 +15,7 @@ const META: &str = concat!(
     r#""io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#
 );
 /// The pause before the next poll where a server gives no hint.
-const HINT_DEFAULT_MS: u64 = 1000;
+const HINT_DEFAULT_MS: f64 = 1000.0;
 
 /// A generation of MCP.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,8 +81,8 @@ struct Body<'a> {
     task_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
-    poll_interval_ms: Option<u64>,
-    poll_interval: Option<u64>,
+    poll_interval_ms: Option<f64>,
+    poll_interval: Option<f64>,
     #[serde(borrow)]
     task: Option<Task<'a>>,
     content: Option<Vec<Content>>,
@@ -93,7 +93,7 @@ struct Body<'a> {
 struct Task<'a> {
     #[serde(borrow)]
     task_id: Cow<'a, str>,
-    poll_interval: Option<u64>,
+    poll_interval: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -105,17 +105,17 @@ struct Content {
 pub enum Begun {
     Task {
         id: String,
-        hint_ms: u64,
+        hint_ms: f64,
     },
     /// The result itself.
     Plain(String),
 }
 
-/// What `tasks/get` said.
+/// What `tasks/get` said. The hint is a number of any form: some write `500.0`.
 pub struct Seen {
     pub ended: bool,
     pub status: String,
-    pub hint_ms: u64,
+    pub hint_ms: f64,
 }
 
 /// Opens a session where the generation has one; the way then carries it.
