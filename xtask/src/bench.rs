@@ -11,6 +11,7 @@ mod page;
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -32,6 +33,8 @@ pub(crate) const PAGE: &str = "docs/reference/performance.md";
 const OURS: &str = "longhaul";
 /// A peer that does no work: what HTTP and the driver cost by themselves.
 const ECHO: &str = "echo";
+/// What a file's size on the disk is counted in, everywhere on Unix.
+const BLOCK: u64 = 512;
 /// What a server is given to come to rest before its memory is read.
 const REST: Duration = Duration::from_secs(2);
 
@@ -94,11 +97,16 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     };
     let raw = format!("{figures:#}\n");
     write(&folder.join("performance.json"), &raw)?;
-    let page = page::render(&figures);
+    let page = page::render(&figures, &causes()?);
     write(&folder.join("performance.md"), &page)?;
     println!("\n{}\n", page::aims(&figures));
     println!("the page is `{}`", folder.join("performance.md").display());
     Ok(())
+}
+
+/// Why aims are missed: written by a person, with the profile that shows it. Empty while all are met.
+fn causes() -> Result<String, String> {
+    read(&format!("{RIG}/causes.md"))
 }
 
 /// The page as the committed figures give it.
@@ -108,7 +116,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 pub(crate) fn rendered() -> Result<String, String> {
     let figures =
         serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is no JSON: {error}"))?;
-    Ok(page::render(&figures))
+    Ok(page::render(&figures, &causes()?))
 }
 
 impl Asked {
@@ -428,7 +436,7 @@ fn fact(path: &str, name: &str) -> String {
     value.trim().trim_end_matches(" kB").to_owned()
 }
 
-/// The bytes of all files below a folder.
+/// What all files below a folder take on the disk, in bytes.
 fn bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -437,7 +445,7 @@ fn bytes(folder: &Path) -> u64 {
             Some(if facts.is_dir() {
                 bytes(&entry.path())
             } else {
-                facts.len()
+                facts.blocks() * BLOCK
             })
         })
         .sum()

@@ -39,7 +39,7 @@ struct Shared {
 /// Opens so many streams and ends their tasks at a rate.
 pub async fn measure(subject: &Rc<Subject>, streams: usize, per_second: f64) -> Result<Value, String> {
     let had = subject.ids.borrow().len();
-    growth::fill(subject, (had + streams) as u64, 32, 0, OPEN_MAX).await;
+    growth::fill(subject, (had + streams) as u64, 32, OPEN_MAX).await;
     let ids: Vec<Box<str>> = subject
         .ids
         .borrow()

@@ -42,8 +42,6 @@ pub enum Work {
     Echo,
     /// From a call to the moment at which its task is seen completed.
     Finish { tool: String, ms: u64, pause: Pause },
-    /// A task that is cancelled at once: a row that owes no work.
-    CreateAndCancel,
 }
 
 /// How long a client waits between two polls.
@@ -290,11 +288,6 @@ async fn work(subject: &Subject, caller: &mut Caller, work: &Work) -> Result<(),
     match work {
         Work::Create => {
             let id = create(caller, LONG).await?;
-            subject.keep(id);
-        }
-        Work::CreateAndCancel => {
-            let id = create(caller, LONG).await?;
-            caller.cancel(&id).await?;
             subject.keep(id);
         }
         Work::Get => {

@@ -217,7 +217,7 @@ async fn run_phase(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> R
         return Ok(vec![run_other(options, phase, subject).await?]);
     };
     if work == Work::Get && subject.ids.borrow().len() < TASKS_MIN {
-        growth::fill(subject, TASKS_MIN as u64, phase.callers, 0, OPEN_MAX).await;
+        growth::fill(subject, TASKS_MIN as u64, phase.callers, OPEN_MAX).await;
     }
     // A window of time would cut off those whose server hints a long pause.
     let counted = matches!(phase.name.as_str(), "finish-hint" | "nap" | "nap-held");
@@ -262,7 +262,7 @@ async fn run_other(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> R
     Ok(match phase.name.as_str() {
         "cancel" => stop::measure(subject, number(20)).await,
         "memory" => machine::memory(subject.pid),
-        "open" => growth::fill(subject, number(10_000), phase.callers, 0, OPEN_MAX).await,
+        "open" => growth::fill(subject, number(10_000), phase.callers, OPEN_MAX).await,
         "mixed" => mixed(options, phase, subject).await,
         "listen" => {
             let streams = usize::try_from(number(1000)).map_err(|error| error.to_string())?;
