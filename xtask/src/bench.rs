@@ -58,7 +58,7 @@ const WHOLE: Plan = Plan {
     open: 10_000,
     streams: 1_000,
     grow: 1_000_000,
-    grow_small: 5,
+    grow_small: 3,
 };
 const QUICK: Plan = Plan {
     rounds: 2,
@@ -207,6 +207,7 @@ impl Bench {
                 "memory_kib": fact("/proc/meminfo", "MemTotal"),
                 "kernel": said("uname", &["-sr"])?,
                 "file_system": said("stat", &["-f", "-c", "%T", &self.results.to_string_lossy()])?,
+                "niceness": said("nice", &[])?,
                 "load_before": fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
                 "sync": sync["measurements"][0]["rounds"][0],
             },

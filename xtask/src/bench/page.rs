@@ -57,7 +57,7 @@ fn head(figures: &Figures<'_>) -> String {
          Measured on {} UTC, commit `{}`{changed}, {}, {}.\n\
          Machine: {}, {} processors, {memory:.0} GiB, {}, files on {}; \
          one synced write of 4 KiB takes {} (p50), {} (p99).\n\
-         The load average before the run was `{}`.",
+         Everything ran at niceness {}; the load average before the run was `{}`.",
         text(&raw["command"]),
         text(&raw["date"]),
         text(&raw["commit"]),
@@ -69,6 +69,7 @@ fn head(figures: &Figures<'_>) -> String {
         text(&machine["file_system"]),
         time(machine["sync"]["p50_us"].as_f64()),
         time(machine["sync"]["p99_us"].as_f64()),
+        text(&machine["niceness"]),
         text(&machine["load_before"]),
     )
 }
@@ -350,7 +351,7 @@ fn memory(figures: &Figures<'_>) -> String {
     }
     table.push_str(
         "\n\nResident memory of the server's process; the fourth column adds its children, with what they share counted once. \
-         The bytes are what the server's folder grew by until after the server ended. A server that did not reach the number within a minute shows how far it came.",
+         The bytes are what the server's folder grew by until after the server ended. A server that did not reach the number within half a minute shows how far it came.",
     );
     table
 }

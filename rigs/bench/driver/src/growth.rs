@@ -56,12 +56,10 @@ pub async fn measure(subject: &Rc<Subject>, most: u64, callers: usize, window: D
             calls_max: None,
         };
         let gets = load::measure(subject, &get).await;
-        let one = Measure { callers: 1, ..get };
-        let gets_of_one = load::measure(subject, &one).await;
         let creates = stored.clamp(*CREATES.start(), *CREATES.end());
         let creates = load::measure(subject, &self::creates(callers, creates, FILL_MAX)).await;
         points.push(json!({
-            "stored": stored, "fill": filled, "get": gets, "get_of_one": gets_of_one, "create": creates,
+            "stored": stored, "fill": filled, "get": gets, "create": creates,
             "memory": machine::memory(subject.pid),
         }));
         stored *= 10;

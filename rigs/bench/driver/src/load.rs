@@ -138,6 +138,8 @@ struct Shared {
     warm_until: Cell<Instant>,
     until: Cell<Instant>,
     over: Cell<bool>,
+    /// Callers that are not done.
+    calling: Cell<usize>,
     due: Arc<Semaphore>,
     start: Instant,
 }
@@ -156,6 +158,7 @@ pub async fn measure(subject: &Rc<Subject>, measure: &Measure) -> Value {
         warm_until: Cell::new(start + warm),
         until: Cell::new(start + warm + measure.window),
         over: Cell::new(false),
+        calling: Cell::new(measure.callers),
         due: Arc::new(Semaphore::new(0)),
         start,
     });
@@ -183,12 +186,17 @@ pub async fn measure(subject: &Rc<Subject>, measure: &Measure) -> Value {
             let from = Instant::now();
             shared.warm_until.set(from);
             shared.until.set(from + measure.window);
-            while Instant::now() < shared.until.get() && !shared.over.get() {
+            while Instant::now() < shared.until.get() && !shared.over.get() && shared.calling.get() > 0 {
                 tokio::time::sleep(Duration::from_millis(5).min(measure.window)).await;
             }
-            let took = from.elapsed();
+            // A measurement by count ended when its last call did, not when it was looked for.
+            let ended = if shared.over.get() {
+                shared.until.get()
+            } else {
+                Instant::now()
+            };
             sample(1);
-            took
+            ended - from
         })
         .await;
     // Calls that are still open belong to no window; their callers end with them.
@@ -261,6 +269,7 @@ async fn call_again(subject: Rc<Subject>, shared: Rc<Shared>, measure: Measure) 
             shared.over.set(true);
         }
     }
+    shared.calling.set(shared.calling.get() - 1);
     shared.tally.borrow_mut().reconnects += caller.reconnects();
 }
 

@@ -41,7 +41,7 @@ A phase is NAME[=NUMBER][@CALLERS][/PER_SECOND]: with a rate, calls arrive at th
   nap=500@4          naps of 500 ms, two a caller, with the pause that the server hints; = milliseconds
   nap-held=500@4     the same of the tool `nap_held`
   cancel=20          from cancel to the end of the child process of `child`; = samples
-  open=10000@32      creates until so many tasks are there, for a minute at most; = tasks
+  open=10000@32      creates until so many tasks are there, for half a minute at most; = tasks
   mixed=50@200/400   200 callers that get 400 a second, and beside them 50 creates a second; = creates a second
   listen=1000/100    so many streams, each on a task of its own, which are cancelled at 100 a second
   sync               a write of 4 KiB and its sync in the folder of `--data`, 200 times
@@ -54,7 +54,7 @@ const TASKS_MIN: usize = 100;
 /// The longest that the naps of one round may take.
 const NAPS_MAX: Duration = Duration::from_secs(30);
 /// The longest that tasks are begun for a phase of `open`.
-const OPEN_MAX: Duration = Duration::from_secs(60);
+const OPEN_MAX: Duration = Duration::from_secs(30);
 /// Callers that create beside those that get.
 const CREATORS: usize = 8;
 const POLL: Duration = Duration::from_millis(2);
