@@ -29,6 +29,10 @@ use crate::{
     flags::{Command, Common, Flags},
 };
 
+/// Gives memory back soon after a burst, which the C library's allocator does not (docs/decisions/allocator.md).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // Before anything else: a shim has no use for flags, a runtime or a log, and must be small.
     if std::env::args_os().nth(1).is_some_and(|word| word == "__shim") {
@@ -75,6 +79,8 @@ fn run(common: &Common, command: Command) -> Outcome {
 
 fn serving(common: &Common, flags: &flags::Serve) -> Outcome {
     let prepared = command::serve::prepare(common, flags)?;
+    // Without its thread the allocator gives nothing back while the server is idle; where it cannot have one, so be it.
+    let _ = tikv_jemalloc_ctl::background_thread::write(true);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::fault(format!("cannot start: {error}")))?;
     let outcome = runtime.block_on(command::serve::serve(prepared));

@@ -10,6 +10,7 @@ use std::{
 
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, ToSql,
+    config::DbConfig,
     types::{ToSqlOutput, ValueRef},
 };
 
@@ -143,6 +144,11 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(|cause| failed(&doing(), cause))?;
     connection
         .execute_batch("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;")
+        .map_err(|cause| failed(&doing(), cause))?;
+    // Without it the planner looks at bound values to choose among partial indexes, and so compiles such a statement
+    // anew each time that it runs with another value.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(|cause| failed(&doing(), cause))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use longhaul_core::{Body, RunnerId, TaskId};
@@ -55,6 +56,42 @@ async fn an_acknowledged_write_is_on_the_disk() {
             .unwrap();
         assert_eq!(seen, n + 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_is_made_longer_ahead_of_commits_and_then_written_over() {
+    let directory = TempDir::new().unwrap();
+    let store: Arc<dyn Store> = Arc::new(sqlite(directory.path()));
+    let length = || {
+        fs::metadata(directory.path().join("longhaul.db-wal"))
+            .unwrap()
+            .len()
+    };
+    let mib = 1024 * 1024;
+    assert!(length() >= 4 * mib);
+    let now = now(&*store).await;
+    for round in 0..100 {
+        let mut births = tokio::task::JoinSet::new();
+        for n in 0..64 {
+            let (store, row) = (
+                Arc::clone(&store),
+                row(&owner("uid:1"), &format!("{round}-{n}"), now),
+            );
+            births.spawn(async move { birth(&*store, &row).await.unwrap() });
+        }
+        births.join_all().await;
+    }
+    // Far more was written than the file holds.
+    let pages: i64 = raw(directory.path())
+        .query_row("PRAGMA page_count", [], |row| row.get(0))
+        .unwrap();
+    assert!(pages * 4096 > 10 * 1024 * 1024, "{pages}");
+    assert!((16 * mib..=32 * mib).contains(&length()), "{}", length());
+    drop(store);
+    let check: String = raw(directory.path())
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
 }
 
 const CHILD: &str = "LONGHAUL_STORE_TEST_CHILD";
