@@ -211,12 +211,17 @@ impl Shim {
 
     /// Ends the tree. Returns when nothing is left, however long that takes.
     fn end(&mut self, why: Why, grace: Duration) {
-        let leaked = if why == Why::Exited { count(&find()) } else { 0 };
+        let left = self.is_left();
+        let leaked = if left && why == Why::Exited {
+            count(&find())
+        } else {
+            0
+        };
         let mut kill_at = now() + grace;
         let mut told = BTreeSet::new();
         let mut reported = false;
         let mut tick = END_TICK;
-        while self.reap() || count(&find()) > 0 {
+        while self.is_left() {
             let late = now().saturating_duration_since(kill_at);
             if late.is_zero() {
                 terminate(&mut told);
@@ -273,6 +278,12 @@ impl Shim {
         }
     }
 
+    /// Whether anything of the command is left. Where the shim is a subreaper, whatever lives descends from a child of
+    /// its own.
+    fn is_left(&mut self) -> bool {
+        self.reap() || (!cfg!(target_os = "linux") && count(&find()) > 0)
+    }
+
     /// Reaps every child that has ended; says whether a child is left.
     fn reap(&mut self) -> bool {
         loop {
@@ -293,7 +304,14 @@ fn exit(status: WaitStatus) -> Option<Exit> {
     code.or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
+/// Everything of the command.
+#[cfg(target_os = "linux")]
+fn find() -> Vec<Entry> {
+    tree::below(getpid().as_raw_nonzero().get())
+}
+
 /// Everything of the command: what descends from the shim, and what is in its session.
+#[cfg(not(target_os = "linux"))]
 fn find() -> Vec<Entry> {
     let entries = tree::all();
     let own = getpid().as_raw_nonzero().get();

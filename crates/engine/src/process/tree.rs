@@ -36,6 +36,51 @@ pub(super) fn all() -> Vec<Entry> {
         .collect()
 }
 
+/// What descends from this process, read from its own tree alone where the kernel tells the children of a process.
+/// While processes come and go it may miss some; whoever must know looks again.
+#[cfg(target_os = "linux")]
+pub(super) fn below(root: i32) -> Vec<Entry> {
+    let mut found: Vec<Entry> = Vec::new();
+    let mut seen = BTreeSet::from([root]);
+    let mut next = vec![root];
+    while let Some(parent) = next.pop() {
+        let Some(children) = children(parent) else {
+            if parent == root {
+                return descendants(&all(), [root]);
+            }
+            // It ended meanwhile.
+            continue;
+        };
+        for child in children {
+            if seen.insert(child) {
+                found.extend(read(child));
+                next.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The children of all threads of a process; `None` where the kernel does not tell, or when it is gone.
+#[cfg(target_os = "linux")]
+fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let listed = match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(listed) => listed,
+            // The thread ended meanwhile; its children are another thread's by now.
+            Err(_) if !thread.path().exists() => continue,
+            Err(_) => return None,
+        };
+        children.extend(
+            listed
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse::<i32>().ok()),
+        );
+    }
+    Some(children)
+}
+
 /// One process, if it is there.
 #[cfg(target_os = "linux")]
 pub(super) fn read(pid: i32) -> Option<Entry> {
