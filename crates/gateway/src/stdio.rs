@@ -62,7 +62,7 @@ impl Default for Limits {
         Limits {
             line_max: 4 * 1024 * 1024,
             requests_max: 256,
-            queue_max: 64,
+            queue_max: 8,
             reader_time: Duration::from_secs(30),
             scan: scan::Limits::default(),
         }

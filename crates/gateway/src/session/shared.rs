@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     carriage: Carriage,
     watcher: Watcher,
     feeds: BTreeMap<TaskId, Told>,
+    /// The tasks to be looked at, each once.
+    due: VecDeque<TaskId>,
     ready: VecDeque<Push>,
     send: String,
 }
@@ -51,6 +53,7 @@ impl Shared {
             carriage: session.shared_stream(),
             watcher,
             feeds: BTreeMap::new(),
+            due: VecDeque::new(),
             ready: VecDeque::new(),
             send,
         }
@@ -66,31 +69,24 @@ impl Shared {
             if self.carriage.is_replaced() {
                 return None;
             }
-            let new = self.follow();
-            if !new.is_empty() {
-                for task in new {
-                    self.look(task).await;
-                }
+            if let Some(task) = self.due.front().copied() {
+                self.look(task).await;
+                self.due.pop_front();
+                continue;
+            }
+            self.follow();
+            if !self.due.is_empty() {
                 continue;
             }
             tokio::select! {
-                changes = self.watcher.next() => {
-                    for (task, _) in changes {
-                        self.look(task).await;
-                    }
-                }
-                () = self.carriage.changed() => {
-                    let known: Vec<TaskId> = self.feeds.keys().copied().collect();
-                    for task in known {
-                        self.look(task).await;
-                    }
-                }
+                changes = self.watcher.next() => self.due.extend(changes.iter().map(|(task, _)| *task)),
+                () = self.carriage.changed() => self.due.extend(self.feeds.keys().copied()),
             }
         }
     }
 
-    /// Follows what the session follows; returns what is new.
-    fn follow(&mut self) -> Vec<TaskId> {
+    /// Follows what the session follows; what is new is to be looked at.
+    fn follow(&mut self) {
         let session = self.carriage.session();
         let followed = session.followed();
         let gone: Vec<TaskId> = self
@@ -103,7 +99,6 @@ impl Shared {
             self.feeds.remove(&task);
             self.watcher.unfollow(task);
         }
-        let mut new = Vec::new();
         for (task, handed_out) in followed {
             if let Some(told) = self.feeds.get_mut(&task) {
                 told.handed_out |= handed_out;
@@ -120,9 +115,8 @@ impl Shared {
                 },
             );
             self.watcher.follow(task, 0);
-            new.push(task);
+            self.due.push_back(task);
         }
-        new
     }
 
     async fn look(&mut self, task: TaskId) {

@@ -283,6 +283,25 @@ fn large_bodies_that_wait_for_each_other_all_arrive() {
     }
 }
 
+#[test]
+fn a_reader_that_takes_a_little_now_and_then_is_given_up_as_well() {
+    let rig = Rig::new(CONFIG);
+    let server = rig.serve();
+    let mut slow = call(&server, "big");
+    let mut taken = 0;
+    let mut part = [0; 2_000];
+    let end = loop {
+        // A tenth of what it would have to take in its time.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        match slow.read(&mut part) {
+            Ok(0) => break "closed",
+            Ok(bytes) => taken += bytes,
+            Err(_) => break "broken off",
+        }
+    };
+    assert!(taken < 7_500_000, "{end} after {taken} bytes");
+}
+
 /// The memory of a server that is resident, in KiB.
 fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();

@@ -40,7 +40,8 @@ pub(super) fn arrived(request: Request<Incoming>, pulse: &Arc<Pulse>, time: Dura
             body,
             pulse: Arc::clone(pulse),
             ended,
-            late: Box::pin(tokio::time::sleep_until(deadline)),
+            deadline,
+            late: None,
         })
     });
     request.extensions_mut().insert(Deadline(deadline));
@@ -57,7 +58,8 @@ struct Arriving {
     body: Incoming,
     pulse: Arc<Pulse>,
     ended: bool,
-    late: Pin<Box<Sleep>>,
+    deadline: Instant,
+    late: Option<Pin<Box<Sleep>>>,
 }
 
 impl HttpBody for Arriving {
@@ -71,11 +73,18 @@ impl HttpBody for Arriving {
         if self.ended {
             return Poll::Ready(None);
         }
-        // One byte a second is too slow, too: this is looked at whether or not something comes.
-        if self.late.as_mut().poll(context).is_ready() {
+        // One byte a second is too slow, too.
+        if Instant::now() >= self.deadline {
             return Poll::Ready(Some(Err(axum::Error::new(TooSlow))));
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            let deadline = self.deadline;
+            let late = self
+                .late
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            ready!(late.as_mut().poll(context));
+            return Poll::Ready(Some(Err(axum::Error::new(TooSlow))));
+        };
         self.ended = frame.is_none() || self.body.is_end_stream();
         if self.ended && !self.pulse.arrived() {
             let gone = io::Error::from(io::ErrorKind::ConnectionAborted);

@@ -11,7 +11,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
 use super::{
@@ -64,13 +64,30 @@ impl Connection {
             Phase::Idle => self.limits.idle_time,
             Phase::Serving | Phase::Replied | Phase::GivenUp => return Poll::Pending,
         };
+        let due = since + time;
         let late = self
             .late
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-        if late.deadline() != since + time {
-            late.as_mut().reset(since + time);
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        // One that rings too early is set again then, and not at each request.
+        if late.deadline() > due {
+            late.as_mut().reset(due);
         }
-        late.as_mut().poll(context)
+        ready!(late.as_mut().poll(context));
+        if Instant::now() < due {
+            late.as_mut().reset(due);
+            return late.as_mut().poll(context);
+        }
+        Poll::Ready(())
+    }
+
+    /// Whether a sender that sends a little now and then has had its time.
+    fn is_late(&self) -> bool {
+        let (phase, since) = self.pulse.phase();
+        match phase {
+            Phase::Arriving => since.elapsed() >= self.limits.request_time,
+            Phase::Body => since.elapsed() >= self.limits.request_time + LINGER,
+            Phase::New | Phase::Idle | Phase::Serving | Phase::Replied | Phase::GivenUp => false,
+        }
     }
 
     /// What a write led to, and whether the reader has had its time.
@@ -134,11 +151,14 @@ impl AsyncRead for Connection {
             }
             self.taken += came;
         }
-        // One byte a second is too slow, too: this is looked at whether or not something comes.
-        if (polled.is_pending() || came > 0) && self.poll_late(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        let is_late = match polled.is_pending() {
+            true => self.poll_late(context).is_ready(),
+            false => self.is_late(),
+        };
+        match is_late {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => polled,
         }
-        polled
     }
 }
 
