@@ -284,6 +284,7 @@ fn large_bodies_that_wait_for_each_other_all_arrive() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the reader's pace is what is tested")]
 fn a_reader_that_takes_a_little_now_and_then_is_given_up_as_well() {
     let rig = Rig::new(CONFIG);
     let server = rig.serve();
