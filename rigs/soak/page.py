@@ -125,6 +125,7 @@ def markdown(report, link):
     minutes, settings = report["minutes"], report["settings"]
     rows = [f"| {v['rule']} | {v['found']} | {v['goal']} | {'holds' if v['holds'] else 'not judged' if v['holds'] is None else '**does not hold**'} |" for v in report["verdicts"]]
     sizes = [size_row(name, server) for name, server in report["servers"].items() if server["samples"]]
+    before, after = column(report["idle"], "rss_mib")
     counts = [f"| {name} | {count} |" for name, count in report["counts"].items()]
     faults = [f"- {fault['rule']}: {' '.join(f'{key}={value}' for key, value in fault.items() if key not in ('rule', 'at'))}" for fault in report["faults"][:50]]
     return "\n".join([
@@ -169,6 +170,9 @@ def markdown(report, link):
         "| server | kills | programs started | memory at the end | highest | growth of memory over lives | descriptors, median and highest | threads | log at most | database | rows at most | processor time |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
         *sizes,
+        "",
+        f"`lives` idle: {before:.1f} MiB before the load, {after:.1f} MiB some seconds after it.",
+        "The rows of tasks and their results are deleted within the run; the audit keeps growing by design.",
         "",
         *(["## Broken rules", "", *faults, ""] if faults else []),
         "## Counts",
