@@ -102,12 +102,12 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def held(self, ports):
-        """How many of the connections from these local ports the server still holds."""
-        mine, found = f":{self.port:04X}", 0
+        """Which of the connections from these local ports the server still holds."""
+        mine, found = f":{self.port:04X}", set()
         ports = {f":{port:04X}" for port in ports}
         for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()
             # A socket that no process holds any more has no inode.
             if fields[1].endswith(mine) and fields[2][-5:] in ports and fields[9] != "0":
-                found += 1
+                found.add(int(fields[2][-4:], 16))
         return found
