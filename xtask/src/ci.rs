@@ -5,7 +5,9 @@
 
 use std::{env, time::Instant};
 
-use crate::{Outcome, clients, conformance, docs, layers, no_arguments, program::Program, rules, weight};
+use crate::{
+    Outcome, clients, conformance, docs, fuzz, layers, no_arguments, program::Program, rules, weight,
+};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Outcome);
@@ -22,6 +24,7 @@ const STEPS: &[Step] = &[
     ("build", build),
     ("weight", || weight::run(&[])),
     ("docs", || docs::run(&["--check".to_owned()])),
+    ("fuzz", fuzz::in_ci),
     ("conformance", || conformance::run(&[])),
     ("clients", clients::without_pages),
 ];

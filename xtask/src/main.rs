@@ -46,7 +46,7 @@ cargo xtask COMMAND
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
   bench [--quick] [--only NAME..] [--render]
                             Longhaul beside its peers under load; the page of its figures
-  fuzz [TARGET..] [--replay | --seconds N | --runs N | --keep]
+  fuzz [TARGET..] [--quick] [--replay | --seconds N | --runs N | --keep]
                             what comes from outside, read by fuzz targets
   faults [NAME..]           each planted fault must fail a test
 ";

@@ -56,7 +56,10 @@ fn check_problem(text: &str, problem: &Problem) {
         (line, column) if &*problem.at.file == "longhaul.toml" => {
             let found = text.split('\n').nth(line.wrapping_sub(1));
             let found = found.unwrap_or_else(|| panic!("no such line: {problem:?}"));
-            assert!((1..=found.chars().count() + 1).contains(&column), "no such column: {problem:?}");
+            assert!(
+                (1..=found.chars().count() + 1).contains(&column),
+                "no such column: {problem:?}"
+            );
         }
         (_, _) => {}
     }

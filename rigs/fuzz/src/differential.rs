@@ -7,9 +7,7 @@ use longhaul_mcp::{
     malformed::Rule,
     scan::{self, BadText, Limits},
 };
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, NumberOrString,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, NumberOrString};
 use serde_json::Value;
 
 use crate::json::same;
@@ -47,10 +45,16 @@ pub fn run(bytes: &[u8]) {
         (Ok(ours), Ok(theirs)) => agree(ours, theirs),
         (Err(_), Err(_)) => {}
         (Err(malformed), Ok(_)) => {
-            assert!(stricter(malformed, bytes).is_some(), "only we refuse it: {malformed:?}");
+            assert!(
+                stricter(malformed, bytes).is_some(),
+                "only we refuse it: {malformed:?}"
+            );
         }
         (Ok(frame), Err(error)) => {
-            assert!(looser(frame, bytes).is_some(), "only rmcp refuses it: {error}: {frame:?}");
+            assert!(
+                looser(frame, bytes).is_some(),
+                "only rmcp refuses it: {error}: {frame:?}"
+            );
         }
     }
 }
@@ -112,10 +116,22 @@ fn agree(ours: &Frame, theirs: &ClientJsonRpcMessage) {
                 assert_eq!(method, &custom.method);
             }
         }
-        (Frame::Response { id: Some(id), outcome: Ok(_) }, JsonRpcMessage::Response(response)) => {
+        (
+            Frame::Response {
+                id: Some(id),
+                outcome: Ok(_),
+            },
+            JsonRpcMessage::Response(response),
+        ) => {
             assert!(same_id(id, &response.id));
         }
-        (Frame::Response { id, outcome: Err(error) }, JsonRpcMessage::Error(other)) => {
+        (
+            Frame::Response {
+                id,
+                outcome: Err(error),
+            },
+            JsonRpcMessage::Error(other),
+        ) => {
             match (id, &other.id) {
                 (None, None) => {}
                 (Some(id), Some(other)) => assert!(same_id(id, other)),
@@ -165,6 +181,7 @@ fn same_id(ours: &RequestId, theirs: &NumberOrString) -> bool {
     match (ours, theirs) {
         (RequestId::Integer(ours), NumberOrString::Number(theirs)) => *ours == i128::from(*theirs),
         (RequestId::Text(ours), NumberOrString::String(theirs)) => **ours == **theirs,
-        (RequestId::Integer(_), NumberOrString::String(_)) | (RequestId::Text(_), NumberOrString::Number(_)) => false,
+        (RequestId::Integer(_), NumberOrString::String(_))
+        | (RequestId::Text(_), NumberOrString::Number(_)) => false,
     }
 }

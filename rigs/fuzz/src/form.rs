@@ -23,7 +23,12 @@ pub fn run(bytes: &[u8]) {
     let Ok(form) = Form::parse(&params) else { return };
     let sent = form.params();
     scan::payload(sent.text().as_bytes(), &Limits::default()).expect("what is sent passes the scan");
-    assert_eq!(Form::parse(&sent).as_ref(), Ok(&form), "the form that is sent is another: {}", sent.text());
+    assert_eq!(
+        Form::parse(&sent).as_ref(),
+        Ok(&form),
+        "the form that is sent is another: {}",
+        sent.text()
+    );
     for easy in [Answer::Decline, Answer::Dismiss] {
         assert!(form.check(&easy).is_ok());
     }

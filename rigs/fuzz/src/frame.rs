@@ -27,7 +27,11 @@ pub fn run(bytes: &[u8]) {
     };
     let written = write(&frame);
     let again = Frame::parse(written.as_bytes(), &limits);
-    assert_eq!(again.as_ref(), Ok(&frame), "a frame that was written again is another: {written}");
+    assert_eq!(
+        again.as_ref(),
+        Ok(&frame),
+        "a frame that was written again is another: {written}"
+    );
     receive(&frame, None);
     for version in Version::ALL {
         receive(&frame, Some(&peer(version)));

@@ -67,7 +67,10 @@ pub fn run(bytes: &[u8]) {
             malformed.rule,
             Rule::HeaderMissing { .. } | Rule::HeaderMalformed { .. } | Rule::HeaderMismatch { .. }
         );
-        assert!(!blames_headers, "the right headers are refused: {malformed:?} {right:?}");
+        assert!(
+            !blames_headers,
+            "the right headers are refused: {malformed:?} {right:?}"
+        );
     }
 }
 
@@ -157,12 +160,18 @@ fn said(pairs: &Pairs, name: &str) -> Option<String> {
     let mut all = pairs.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
     let (_, value) = all.next()?;
     assert!(all.next().is_none(), "`{name}` is there twice and was accepted");
-    let text = std::str::from_utf8(value).expect("what was accepted is ASCII").trim_matches([' ', '\t']);
-    let inner = text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
+    let text = std::str::from_utf8(value)
+        .expect("what was accepted is ASCII")
+        .trim_matches([' ', '\t']);
+    let inner = text
+        .strip_prefix("=?base64?")
+        .and_then(|rest| rest.strip_suffix("?="));
     Some(match inner {
         None => text.to_owned(),
         Some(inner) => {
-            let bytes = BASE64_STANDARD.decode(inner).expect("what was accepted is base64");
+            let bytes = BASE64_STANDARD
+                .decode(inner)
+                .expect("what was accepted is base64");
             String::from_utf8(bytes).expect("what was accepted is UTF-8")
         }
     })
@@ -195,11 +204,16 @@ fn mirror(frame: &Frame, tree: &Value) -> Option<Pairs> {
 
 /// An argument as it was written: a tree would round a long number.
 fn written(frame: &Frame, path: &[&str]) -> Option<String> {
-    let Frame::Request { params: Some(params), .. } = frame else {
+    let Frame::Request {
+        params: Some(params), ..
+    } = frame
+    else {
         return None;
     };
     let (last, before) = path.split_last()?;
-    let arguments = before.iter().try_fold(params.obj("arguments")?, |value: Obj, name| value.obj(name));
+    let arguments = before
+        .iter()
+        .try_fold(params.obj("arguments")?, |value: Obj, name| value.obj(name));
     Some(arguments?.raw(last)?.text().to_owned())
 }
 

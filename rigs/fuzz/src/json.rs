@@ -9,9 +9,7 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
         }
         (a, b) => a == b,
     }
@@ -22,12 +20,18 @@ pub(crate) fn check_error(frame: &[u8], id: Option<&RequestId>) {
     let value = check_reply(frame, id);
     let error = &value["error"];
     assert!(error["code"].is_i64(), "the code is no integer: {value}");
-    assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "no message: {value}");
+    assert!(
+        error["message"].as_str().is_some_and(|text| !text.is_empty()),
+        "no message: {value}"
+    );
 }
 
 /// Checks that `frame` is one line with a JSON-RPC message for `id`, and that our own scan takes it.
 pub(crate) fn check_reply(frame: &[u8], id: Option<&RequestId>) -> Value {
-    assert!(!frame.contains(&b'\n') && !frame.contains(&b'\r'), "more than one line");
+    assert!(
+        !frame.contains(&b'\n') && !frame.contains(&b'\r'),
+        "more than one line"
+    );
     scan::frame(frame, &scan::Limits::default()).expect("our own frames pass the scan");
     let value: Value = serde_json::from_slice(frame).expect("our own frames are JSON");
     assert_eq!(value["jsonrpc"], "2.0");

@@ -17,7 +17,11 @@ pub fn run(bytes: &[u8]) {
     let limit = usize::from(*limit);
     let expected = expected(input, limit);
     assert_eq!(read(Pieces::new(input, None), limit), expected, "in one piece");
-    assert_eq!(read(Pieces::new(input, Some(*cut)), limit), expected, "in pieces by {cut}");
+    assert_eq!(
+        read(Pieces::new(input, Some(*cut)), limit),
+        expected,
+        "in pieces by {cut}"
+    );
     for line in &expected {
         match line {
             Line::Whole(line) => assert!(line.len() <= limit && !line.contains(&b'\n')),
@@ -69,7 +73,11 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn new(rest: &'a [u8], cut: Option<u8>) -> Pieces<'a> {
-        Pieces { rest, cut, gives: true }
+        Pieces {
+            rest,
+            cut,
+            gives: true,
+        }
     }
 
     fn next_len(&mut self) -> usize {
@@ -82,7 +90,11 @@ impl<'a> Pieces<'a> {
 }
 
 impl AsyncRead for Pieces<'_> {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         self.gives = !self.gives || self.cut.is_none();
         if !self.gives {
             return Poll::Pending;

@@ -54,11 +54,20 @@ fn check_value(text: &str) {
     let form = canon::form(&raw).expect("what passes the scan has a canonical form");
     let again = Raw::parse(&form).expect("the canonical form is JSON");
     scan::payload(form.as_bytes(), &WIDE).expect("the canonical form passes the scan");
-    assert_eq!(canon::form(&again).as_deref(), Ok(&*form), "the form of the form is another");
+    assert_eq!(
+        canon::form(&again).as_deref(),
+        Ok(&*form),
+        "the form of the form is another"
+    );
     let digest = canon::digest(&raw).expect("what has a form has a digest");
     assert_eq!(canon::digest(&again), Ok(digest));
     let shuffled = shuffled(&raw);
-    assert_eq!(canon::digest(&shuffled), Ok(digest), "the order of members counts: {}", shuffled.text());
+    assert_eq!(
+        canon::digest(&shuffled),
+        Ok(digest),
+        "the order of members counts: {}",
+        shuffled.text()
+    );
     // A tree holds finite doubles only, and so do arguments (E-4).
     let tree = serde_json::from_str::<Value>(text);
     assert_eq!(canon::check_finite(&raw).is_ok(), tree.is_ok());
@@ -81,7 +90,9 @@ fn shuffle(raw: &Raw) -> String {
                 .0
                 .iter()
                 .rev()
-                .map(|(name, value)| format!(" {} :\t{}", Raw::string(&name.unescaped()).text(), shuffle(value)))
+                .map(|(name, value)| {
+                    format!(" {} :\t{}", Raw::string(&name.unescaped()).text(), shuffle(value))
+                })
                 .collect();
             format!("{{{}\n}}", members.join(" ,"))
         }

@@ -61,7 +61,13 @@ pub fn run(bytes: &[u8]) {
 
 /// Nobody but us makes what opens, and there is one text for it.
 fn check_opened(text: &str) {
-    let Seals { ids, states, sessions, owner, .. } = &*SEALS;
+    let Seals {
+        ids,
+        states,
+        sessions,
+        owner,
+        ..
+    } = &*SEALS;
     if let Some(opened) = ids.open(text) {
         assert_eq!(opened.owner, owner_digest(owner));
         assert_eq!(ids.seal(opened.task, owner, opened.created_at), text);
@@ -88,11 +94,20 @@ fn nonce_of(text: &str, prefix: &str) -> [u8; 24] {
 }
 
 fn task_id(said: &[u8; 64]) {
-    let Seals { ids, states, sessions, owner, .. } = &*SEALS;
+    let Seals {
+        ids,
+        states,
+        sessions,
+        owner,
+        ..
+    } = &*SEALS;
     let (task, created_at) = (task(said), Millis(number(said)));
     let id = ids.seal(task, owner, created_at);
     let opened = ids.open(&id).expect("our own id opens");
-    assert_eq!((opened.task, opened.created_at, opened.owner), (task, created_at, owner_digest(owner)));
+    assert_eq!(
+        (opened.task, opened.created_at, opened.owner),
+        (task, created_at, owner_digest(owner))
+    );
     // Each kind has a key of its own.
     assert!(ids.open_cursor(&id, owner).is_none());
     assert!(states.open(&id, owner, Millis(0)).is_none());
@@ -101,17 +116,24 @@ fn task_id(said: &[u8; 64]) {
 }
 
 fn cursor(said: &[u8; 64]) {
-    let Seals { ids, owner, other, .. } = &*SEALS;
+    let Seals {
+        ids, owner, other, ..
+    } = &*SEALS;
     let (task, created_at) = (task(said), Millis(number(said)));
     let cursor = ids.seal_cursor(task, owner, created_at);
     assert_eq!(ids.open_cursor(&cursor, owner), Some((created_at, task)));
     assert!(ids.open(&cursor).is_none());
     assert!(ids.open_cursor(&cursor, other).is_none());
-    assert!(ids.open_cursor(&altered(&cursor, said), owner).is_none(), "an altered cursor opens");
+    assert!(
+        ids.open_cursor(&altered(&cursor, said), owner).is_none(),
+        "an altered cursor opens"
+    );
 }
 
 fn request_state(said: &[u8; 64]) {
-    let Seals { states, owner, other, .. } = &*SEALS;
+    let Seals {
+        states, owner, other, ..
+    } = &*SEALS;
     let state = State {
         task: task(said),
         digest: *said.last_chunk().expect("there are 64 bytes"),
@@ -123,11 +145,20 @@ fn request_state(said: &[u8; 64]) {
     assert_eq!(states.open(&text, owner, Millis(0)), is_good.then_some(state));
     assert_eq!(states.open(&text, owner, state.expires_at), None);
     assert_eq!(states.open(&text, other, Millis(0)), None);
-    assert_eq!(states.open(&altered(&text, said), owner, Millis(0)), None, "an altered state opens");
+    assert_eq!(
+        states.open(&altered(&text, said), owner, Millis(0)),
+        None,
+        "an altered state opens"
+    );
 }
 
 fn session_id(said: &[u8; 64]) {
-    let Seals { sessions, owner, other, .. } = &*SEALS;
+    let Seals {
+        sessions,
+        owner,
+        other,
+        ..
+    } = &*SEALS;
     let opened = || Opened {
         peer: peer(said),
         expires_at: Millis(number(said)),
@@ -141,7 +172,10 @@ fn session_id(said: &[u8; 64]) {
     }
     assert!(sessions.open(&id, owner, opened().expires_at).is_none());
     assert!(sessions.open(&id, other, Millis(0)).is_none());
-    assert!(sessions.open(&altered(&id, said), owner, Millis(0)).is_none(), "an altered id opens");
+    assert!(
+        sessions.open(&altered(&id, said), owner, Millis(0)).is_none(),
+        "an altered id opens"
+    );
 }
 
 fn task(said: &[u8; 64]) -> TaskId {

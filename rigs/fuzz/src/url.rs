@@ -29,8 +29,15 @@ pub fn run(bytes: &[u8]) {
 fn check(link: &Link, reach: Reach) {
     let shown = link.as_str();
     assert!(shown.len() <= LINK_BYTES_MAX);
-    assert!(shown.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'), "{shown}");
-    assert_eq!(Link::parse(shown, reach).as_ref(), Ok(link), "what is shown is judged otherwise");
+    assert!(
+        shown.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'),
+        "{shown}"
+    );
+    assert_eq!(
+        Link::parse(shown, reach).as_ref(),
+        Ok(link),
+        "what is shown is judged otherwise"
+    );
     let url = Url::parse(shown).expect("what is shown is a URL");
     assert_eq!(url.as_str(), shown, "browsers write it otherwise");
     assert_eq!((url.username(), url.password()), ("", None));
@@ -48,13 +55,35 @@ fn check_public_name(link: &Link) {
     let labels: Vec<&str> = host.split('.').collect();
     assert!(labels.len() >= 2 && host.len() <= 253, "{host}");
     for label in &labels {
-        assert!((1..=63).contains(&label.len()) && !label.starts_with("xn--"), "{host}");
-        assert!(label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')), "{host}");
+        assert!(
+            (1..=63).contains(&label.len()) && !label.starts_with("xn--"),
+            "{host}"
+        );
+        assert!(
+            label
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-')),
+            "{host}"
+        );
     }
     assert!(host.parse::<Ipv4Addr>().is_err());
     let last = labels.last().copied().unwrap_or_default();
-    let private = ["localhost", "local", "internal", "home", "lan", "corp", "arpa", "test", "invalid", "onion"];
-    assert!(!private.contains(&last) && last.bytes().all(|byte| byte.is_ascii_alphabetic()), "{host}");
+    let private = [
+        "localhost",
+        "local",
+        "internal",
+        "home",
+        "lan",
+        "corp",
+        "arpa",
+        "test",
+        "invalid",
+        "onion",
+    ];
+    assert!(
+        !private.contains(&last) && last.bytes().all(|byte| byte.is_ascii_alphabetic()),
+        "{host}"
+    );
 }
 
 fn check_this_machine(link: &Link) {
