@@ -37,24 +37,80 @@ pub enum Class {
     Meta,
 }
 
+/// An input for each class. The table of the page is true as long as these hold.
+const EXAMPLES: &[(Class, &str)] = &[
+    (
+        Class::Duplicate,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":1,"x":2}}}"#,
+    ),
+    (
+        Class::Case,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}"#,
+    ),
+    (Class::Text, r#"{"jsonrpc":"2.0","id":1,"method":"a\u0000"}"#),
+    (Class::Size, DEEP),
+    (
+        Class::Params,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","params":null}"#,
+    ),
+    (Class::FloatId, r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#),
+    (
+        Class::WideId,
+        r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#,
+    ),
+    (
+        Class::WideNumber,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"n":1e400}}"#,
+    ),
+    (
+        Class::ErrorObject,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#,
+    ),
+    (
+        Class::Meta,
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":1}}"#,
+    ),
+];
+
+/// 66 levels.
+const DEEP: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":"#,
+    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+    "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+    "}}"
+);
+
+/// Checks that each class has a frame about which the two readers disagree.
+pub fn check_examples() {
+    for (class, text) in EXAMPLES {
+        assert_eq!(disagreement(text.as_bytes()), Some(*class), "{text}");
+    }
+}
+
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
+    disagreement(bytes);
+}
+
+/// Why the two disagree, where they do.
+fn disagreement(bytes: &[u8]) -> Option<Class> {
     let ours = Frame::parse(bytes, &Limits::default());
     let theirs = serde_json::from_slice::<ClientJsonRpcMessage>(bytes);
     match (&ours, &theirs) {
-        (Ok(ours), Ok(theirs)) => agree(ours, theirs),
-        (Err(_), Err(_)) => {}
+        (Ok(ours), Ok(theirs)) => {
+            agree(ours, theirs);
+            None
+        }
+        (Err(_), Err(_)) => None,
         (Err(malformed), Ok(_)) => {
-            assert!(
-                stricter(malformed, bytes).is_some(),
-                "only we refuse it: {malformed:?}"
-            );
+            let class = stricter(malformed, bytes);
+            assert!(class.is_some(), "only we refuse it: {malformed:?}");
+            class
         }
         (Ok(frame), Err(error)) => {
-            assert!(
-                looser(frame, bytes).is_some(),
-                "only rmcp refuses it: {error}: {frame:?}"
-            );
+            let class = looser(frame, bytes);
+            assert!(class.is_some(), "only rmcp refuses it: {error}: {frame:?}");
+            class
         }
     }
 }

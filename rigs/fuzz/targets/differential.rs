@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::differential::run(bytes));
+use longhaul_fuzz::differential;
+
+libfuzzer_sys::fuzz_target!(init: differential::check_examples(), |bytes: &[u8]| differential::run(bytes));
