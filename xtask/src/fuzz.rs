@@ -198,16 +198,19 @@ impl Rig {
     }
 
     fn program(&self, target: &Target) -> Program {
-        Program::new(self.programs.join(target.name)).args([
-            format!("-max_len={}", target.len_max),
-            format!("-timeout={INPUT_SECONDS_MAX}"),
-            format!(
-                "-artifact_prefix={}/failed/{}-",
-                self.found.display(),
-                target.name
-            ),
-            "-print_final_stats=1".to_owned(),
-        ])
+        Program::new(self.programs.join(target.name))
+            .args([
+                format!("-max_len={}", target.len_max),
+                format!("-timeout={INPUT_SECONDS_MAX}"),
+                format!(
+                    "-artifact_prefix={}/failed/{}-",
+                    self.found.display(),
+                    target.name
+                ),
+                "-print_final_stats=1".to_owned(),
+            ])
+            // The place of the panic is enough, and its input is kept.
+            .env("RUST_BACKTRACE", "0")
     }
 
     /// Each kept input once.
@@ -357,9 +360,14 @@ fn said(program: Program) -> Result<String, String> {
     if output.status.success() {
         return Ok(said);
     }
-    let is_progress = |line: &&str| line.starts_with('#') || line.starts_with("stat::");
-    let words: Vec<&str> = said.lines().filter(|line| !is_progress(line)).collect();
-    let last = &words[words.len().saturating_sub(30)..];
+    let is_told = |line: &&str| {
+        let noise = [
+            "#", "stat::", "INFO:", "NOTE:", "note:", "0x", "Base64:", "==", "MS:",
+        ];
+        !line.trim().is_empty() && noise.iter().all(|start| !line.starts_with(start))
+    };
+    let words: Vec<&str> = said.lines().filter(is_told).collect();
+    let last = &words[words.len().saturating_sub(20)..];
     Err(last.join("\n"))
 }
 

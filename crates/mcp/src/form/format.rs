@@ -93,7 +93,8 @@ fn is_moment(text: &str) -> bool {
     if !is_offset || !has_mark || !is_written {
         return false;
     }
-    let Ok(moment) = text.parse::<jiff::Timestamp>() else {
+    // The fraction changes nothing, and the parser behind takes nine digits of it.
+    let Ok(moment) = format!("{whole}{offset}").parse::<jiff::Timestamp>() else {
         return false;
     };
     // The last second of a day in UTC is where one more can be.
