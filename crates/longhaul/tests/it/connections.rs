@@ -215,6 +215,7 @@ fn a_body_that_drips_has_no_more_time_than_any_other() {
     assert_eq!(&reply[..came], b"HTTP/1.1 408");
 }
 
+// DOS-1
 #[test]
 fn who_sends_too_much_reads_that_it_is_too_much() {
     let rig = Rig::new("body_max = \"64KiB\"\n");
@@ -310,7 +311,38 @@ fn resident(server: &Server) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-#[cfg(target_os = "linux")]
+// DOS-3
+#[test]
+fn arrays_of_millions_of_values_are_refused_before_they_take_memory() {
+    let rig = Rig::new("");
+    let server = rig.serve();
+    assert!(is_ok(&discover(&server)));
+    let before = resident(&server);
+    let body = format!("[0{}]", ",0".repeat(1_999_999));
+    let most = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let mut sender = connect(&server);
+                let head = head(&server, "server/discover");
+                let length = body.len();
+                let head = format!("{head}Connection: close\r\nContent-Length: {length}\r\n\r\n");
+                sender.write_all(head.as_bytes()).unwrap();
+                sender.write_all(body.as_bytes()).unwrap();
+                let reply = until_closed(sender);
+                most.fetch_max(resident(&server), std::sync::atomic::Ordering::Relaxed);
+                let text = String::from_utf8(reply).unwrap();
+                assert!(
+                    text.starts_with("HTTP/1.1 400") && text.contains("too_many_values"),
+                    "{text}"
+                );
+            });
+        }
+    });
+    let most = most.into_inner();
+    assert!(most < before + 200 * 1024, "{before} KiB, then {most} KiB");
+}
+
 #[test]
 fn readers_that_stop_hold_no_more_memory_than_there_is_for_replies() {
     let kept = r#"
