@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use serde_json::Value;
 
 use crate::{
-    Outcome,
+    Outcome, bench,
     program::Program,
     workspace::{files, items, read, root, target, text},
 };
@@ -24,6 +24,8 @@ struct Page {
 enum Maker {
     /// A function of this file, from what the binary prints.
     Binary(fn() -> Result<String, String>),
+    /// A function of another command, from figures that were committed with the page.
+    Figures(fn() -> Result<String, String>),
     /// A test of this package compares it, and writes it when `LONGHAUL_BLESS=1`.
     Test {
         package: &'static str,
@@ -47,6 +49,10 @@ const PAGES: &[Page] = &[
         path: "docs/reference/commands.md",
         from: Maker::Binary(commands),
     },
+    Page {
+        path: bench::PAGE,
+        from: Maker::Figures(bench::rendered),
+    },
 ];
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
@@ -61,7 +67,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let mut stale = Vec::new();
     for page in PAGES {
         let agrees = match page.from {
-            Maker::Binary(make) => compare(page.path, &make()?, write)?,
+            Maker::Binary(make) | Maker::Figures(make) => compare(page.path, &make()?, write)?,
             Maker::Test { package, test } => test_page(package, test, write),
         };
         if !agrees {

@@ -12,6 +12,8 @@ use crate::workspace::{items, text};
 
 /// A megabyte here has a million bytes, the stricter of the two.
 const KIB_PER_MB: f64 = 1_000_000.0 / 1024.0;
+/// A load average above this is that of a machine with other things to do.
+const BUSY: f64 = 1.0;
 const ABSENT: &str = "–";
 
 /// The whole page.
@@ -50,6 +52,17 @@ fn head(figures: &Figures<'_>) -> String {
     } else {
         ""
     };
+    let load = text(&machine["load_before"]);
+    let others: f64 = load
+        .split(' ')
+        .next()
+        .and_then(|load| load.parse().ok())
+        .unwrap_or(0.0);
+    let busy = if others > BUSY {
+        "\n**The machine was busy with other programs meanwhile: the figures vary more, and are lower, than those of a quiet one.**"
+    } else {
+        ""
+    };
     let memory = text(&machine["memory_kib"]).parse::<f64>().unwrap_or(0.0) / (1024.0 * 1024.0);
     format!(
         "# Performance\n\n\
@@ -57,7 +70,7 @@ fn head(figures: &Figures<'_>) -> String {
          Measured on {} UTC, commit `{}`{changed}, {}, {}.\n\
          Machine: {}, {} processors, {memory:.0} GiB, {}, files on {}; \
          one synced write of 4 KiB takes {} (p50), {} (p99).\n\
-         Everything ran at niceness {}; the load average before the run was `{}`.",
+         Everything ran at niceness {}; the load average before the run was `{load}`.{busy}",
         text(&raw["command"]),
         text(&raw["date"]),
         text(&raw["commit"]),
@@ -70,7 +83,6 @@ fn head(figures: &Figures<'_>) -> String {
         time(machine["sync"]["p50_us"].as_f64()),
         time(machine["sync"]["p99_us"].as_f64()),
         text(&machine["niceness"]),
-        text(&machine["load_before"]),
     )
 }
 
@@ -486,20 +498,22 @@ fn growth(figures: &Figures<'_>) -> String {
          Longhaul alone, 32 callers. At each point, gets spread over all stored tasks for a window, then creates: as many as are stored, 100 at least and 20,000 at most. \
          The points up to 1,000 are medians over several servers, since they are over in milliseconds. \
          All tasks are open.\n\n\
-         | stored tasks | creates /s | p50 | p99 | gets /s | p50 | p99 | memory |\n|---|---|---|---|---|---|---|---|",
+         | stored tasks | creates /s | p50 | p99 | CPU | gets /s | p50 | p99 | CPU | memory |\n|---|---|---|---|---|---|---|---|---|---|",
     );
     for point in points(figures) {
         #[expect(clippy::cast_precision_loss, reason = "at most a million")]
         let stored = point.stored as f64;
         table.push_str(&format!(
-            "\n| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "\n| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             count(Some(stored)),
             count(point.median("create", "per_second")),
             time(point.median("create", "p50_us")),
             time(point.median("create", "p99_us")),
+            time(point.median("create", "server_cpu_us_per_call")),
             count(point.median("get", "per_second")),
             time(point.median("get", "p50_us")),
             time(point.median("get", "p99_us")),
+            time(point.median("get", "server_cpu_us_per_call")),
             megabytes(point.median("memory", "rss_kib")),
         ));
     }
