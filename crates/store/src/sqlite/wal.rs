@@ -29,6 +29,9 @@ const STEP: u64 = 4 * 1024 * 1024;
 const ROOM: u64 = 1024 * 1024;
 /// The longest that the file is made ahead of what is written, in bytes.
 const AHEAD_MAX: u64 = 64 * 1024 * 1024;
+/// Where less of the disk is free, in bytes, the file is not made longer: commits, and what is held back for cancels,
+/// come first.
+const FREE_MIN: u64 = 256 * 1024 * 1024;
 /// The file's header and the header of a frame, in bytes.
 const HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
@@ -39,8 +42,6 @@ pub(super) struct Wal {
     frame: u64,
     /// At how many frames the next checkpoint is due.
     due: u64,
-    /// The file could not be made longer: the disk may be full.
-    is_stuck: bool,
 }
 
 impl Wal {
@@ -59,7 +60,6 @@ impl Wal {
             path: path.into(),
             frame: FRAME_HEADER + u64::try_from(page).unwrap_or(4096),
             due: CHECKPOINT_FRAMES,
-            is_stuck: false,
         };
         wal.committed(connection);
         Ok(wal)
@@ -83,18 +83,18 @@ impl Wal {
             self.due = frames + AGAIN_FRAMES;
         }
         let needed = HEADER + frames * self.frame + ROOM;
-        if needed > AHEAD_MAX || self.is_stuck || needed <= self.length() {
+        if needed > AHEAD_MAX || needed <= self.length() || self.free() < FREE_MIN {
             return Ok(());
         }
         // Nobody else writes to the log under this lock.
         execute(connection, "BEGIN IMMEDIATE", &[])?;
         let lengthened = self.lengthen();
         execute(connection, "ROLLBACK", &[])?;
-        if let Err(error) = lengthened {
-            self.is_stuck = true;
-            tracing::debug!(%error, "could not make the write-ahead log longer");
-        }
-        Ok(())
+        lengthened.map_err(|cause| Error::broken("make the write-ahead log longer").caused_by(cause))
+    }
+
+    fn free(&self) -> u64 {
+        rustix::fs::statvfs(&self.path).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     fn length(&self) -> u64 {
