@@ -95,10 +95,10 @@ def beside(servers):
     lines = [
         "## The same attacks on other servers",
         "",
-        "Servers of these libraries with their defaults, in the same run, for comparison only.",
+        "Servers of these libraries with their defaults, but that a task may live for two hours, in the same run, for comparison.",
         "`rigs/bench/peers` has their sources. Attacks that need tools which ask, or a durable list, are left out.",
         "",
-        f"| | seen | {' | '.join(TITLES[name] for name in servers)} |",
+        f"| | goal or figure | {' | '.join(TITLES[name] for name in servers)} |",
         f"|---|---|{'---|' * len(servers)}",
     ]
     found = {name: {row["row"]: row for row in rows} for name, rows in servers.items()}

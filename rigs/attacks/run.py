@@ -139,7 +139,7 @@ def judge(row, attack, before, after, phases, broke, alive):
         grown = after["rss"] / before["rss"] - 1
         attack.goal(
             f"memory 10 s after: +{row.after_max:.0%} at most",
-            f"{grown:+.0%} ({mib(before['rss'])} to {mib(after['rss'])})",
+            f"{grown:+.1%} ({mib(before['rss'])} to {mib(after['rss'])})",
             grown <= row.after_max,
         )
         more = after["descriptors"] - before["descriptors"]

@@ -12,6 +12,8 @@ use crate::{
 };
 
 const RIG: &str = "rigs/attacks/run.py";
+/// The page of the reference.
+pub(crate) const PAGE: &str = "docs/reference/attacks.md";
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let (flags, rows): (Vec<&String>, Vec<&String>) =
@@ -39,6 +41,14 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         rig = rig.args(["--write"]);
     }
     rig.args(rows).run()
+}
+
+/// The page of the reference, from the numbers beside it.
+///
+/// # Errors
+/// When there are none, or Python is missing.
+pub(crate) fn rendered() -> Result<String, String> {
+    rig().args(["--render"]).output()
 }
 
 fn rig() -> Program {

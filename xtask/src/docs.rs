@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use serde_json::Value;
 
 use crate::{
-    Outcome, bench,
+    Outcome, attacks, bench,
     program::Program,
     workspace::{files, items, read, root, target, text},
 };
@@ -52,6 +52,10 @@ const PAGES: &[Page] = &[
     Page {
         path: bench::PAGE,
         from: Maker::Figures(bench::rendered),
+    },
+    Page {
+        path: attacks::PAGE,
+        from: Maker::Figures(attacks::rendered),
     },
 ];
 
