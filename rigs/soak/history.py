@@ -303,7 +303,7 @@ class Follower:
             self.drop(record)
 
     def refused(self, record, refused, over):
-        if refused.reason == "request_limit":
+        if refused.reason in ("request_limit", "poll_limit"):
             record.look_at = time.time() + 5
         elif over and "expired" in refused.message:
             self.history.count("expired tasks read so")

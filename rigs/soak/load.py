@@ -155,7 +155,14 @@ class Actor(threading.Thread):
     def poll(self, client, record, enough):
         until = time.time() + PATIENCE_S
         while time.time() < until:
-            task = client.request("tasks/get", {"taskId": record.id})
+            try:
+                task = client.request("tasks/get", {"taskId": record.id})
+            except Refused as refused:
+                # The follower asks for the same task, so that together they may be too fast.
+                if refused.reason != "poll_limit":
+                    raise
+                self.soak.stopping.wait(1)
+                continue
             if enough(task):
                 return task
             hint = task.get("pollIntervalMs") or task.get("pollInterval") or 1000
