@@ -51,6 +51,26 @@ pub enum Reply {
     Error(RpcError),
 }
 
+impl Reply {
+    /// The error that this is, if it is one.
+    pub fn error(&self) -> Option<&RpcError> {
+        match self {
+            Reply::Error(error) => Some(error),
+            Reply::Discover(_)
+            | Reply::Tools(_)
+            | Reply::Result(_)
+            | Reply::InputRequired { .. }
+            | Reply::TaskCreated(_)
+            | Reply::Task(_)
+            | Reply::Outcome(_)
+            | Reply::Tasks(_)
+            | Reply::Cancelled { .. }
+            | Reply::Ack
+            | Reply::ListenEnded => None,
+        }
+    }
+}
+
 /// Something that travels to a client beside replies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {

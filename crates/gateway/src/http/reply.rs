@@ -135,27 +135,14 @@ pub(super) fn taken(
     reply: &Reply,
     share: &mut Option<Share>,
 ) -> Result<Response, Full> {
-    match reply {
-        Reply::Error(RpcError {
-            data: Data::None | Data::Raw(_),
-            ..
-        }) => {
-            let frame = shared.dispatch.replies().fit(edge.render(reply, id), share)?;
-            Ok(json(200, frame))
-        }
-        Reply::Error(_)
-        | Reply::Discover(_)
-        | Reply::Tools(_)
-        | Reply::Result(_)
-        | Reply::InputRequired { .. }
-        | Reply::TaskCreated(_)
-        | Reply::Task(_)
-        | Reply::Outcome(_)
-        | Reply::Tasks(_)
-        | Reply::Cancelled { .. }
-        | Reply::Ack
-        | Reply::ListenEnded => fitted(shared, edge, id, reply, share),
+    let is_the_tools_own = reply
+        .error()
+        .is_some_and(|error| matches!(error.data, Data::None | Data::Raw(_)));
+    if !is_the_tools_own {
+        return fitted(shared, edge, id, reply, share);
     }
+    let frame = shared.dispatch.replies().fit(edge.render(reply, id), share)?;
+    Ok(json(200, frame))
 }
 
 fn with_retry(mut response: Response, reply: &Reply) -> Response {
@@ -194,8 +181,7 @@ pub(super) fn text(status: StatusCode, line: &str) -> Response {
 }
 
 fn retry_after(reply: &Reply) -> Option<u64> {
-    let Reply::Error(error) = reply else { return None };
-    match &error.data {
+    match &reply.error()?.data {
         Data::Refusal(refusal) => refusal
             .retry_after_ms
             .map(|milliseconds| milliseconds.div_ceil(1000)),

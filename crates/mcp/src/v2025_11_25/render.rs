@@ -120,20 +120,7 @@ fn question(id: &RequestId, ask: &Raw, task: Option<&str>, version: Version) -> 
 /// the session is over. Answers to malformed frames have their own
 /// ([`crate::malformed::Rule::session_status`]).
 pub fn status(reply: &Reply) -> u16 {
-    match reply {
-        Reply::Error(error) => error.refusal_status(),
-        Reply::Discover(_)
-        | Reply::Tools(_)
-        | Reply::Result(_)
-        | Reply::InputRequired { .. }
-        | Reply::TaskCreated(_)
-        | Reply::Task(_)
-        | Reply::Outcome(_)
-        | Reply::Tasks(_)
-        | Reply::Cancelled { .. }
-        | Reply::Ack
-        | Reply::ListenEnded => 200,
-    }
+    reply.error().map_or(200, RpcError::refusal_status)
 }
 
 fn result(reply: &Reply, version: Version) -> Result<Obj, RpcError> {

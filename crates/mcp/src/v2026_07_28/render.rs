@@ -73,20 +73,7 @@ pub fn push(push: &Push, stream: &RequestId) -> Vec<u8> {
 /// The HTTP status of a reply, in the table of wire B.3 and the refusals of the product. Answers to malformed
 /// frames have their own ([`crate::malformed::Rule::status`]).
 pub fn status(reply: &Reply) -> u16 {
-    match reply {
-        Reply::Error(error) => error_status(error),
-        Reply::Discover(_)
-        | Reply::Tools(_)
-        | Reply::Result(_)
-        | Reply::InputRequired { .. }
-        | Reply::TaskCreated(_)
-        | Reply::Task(_)
-        | Reply::Outcome(_)
-        | Reply::Tasks(_)
-        | Reply::Cancelled { .. }
-        | Reply::Ack
-        | Reply::ListenEnded => 200,
-    }
+    reply.error().map_or(200, error_status)
 }
 
 fn error_status(error: &RpcError) -> u16 {
