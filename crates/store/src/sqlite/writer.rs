@@ -292,17 +292,14 @@ fn write_all(connection: &Connection, queue: &Queue, wal: &mut Wal) {
     let mut broken = None;
     while let Some(batch) = queue.next() {
         match &broken {
-            None => {
-                broken = write_batch(connection, batch);
-                wal.committed(connection);
-            }
+            None => broken = write_batch(connection, batch, wal),
             Some(error) => answer(batch, error),
         }
     }
 }
 
 /// Writes a batch and answers it. Returns what is wrong when the store must not be written to again.
-fn write_batch(connection: &Connection, batch: Vec<Box<dyn Job>>) -> Option<Error> {
+fn write_batch(connection: &Connection, batch: Vec<Box<dyn Job>>, wal: &mut Wal) -> Option<Error> {
     let mut ready = Vec::new();
     for mut job in batch {
         match caught(|| job.prepare(connection)) {
@@ -336,7 +333,11 @@ fn write_batch(connection: &Connection, batch: Vec<Box<dyn Job>>) -> Option<Erro
     if fault!("store-ack-before-commit") {
         done.drain(..).for_each(|job| job.reply(None));
     }
-    end(connection, wrote, done)
+    let broken = end(connection, wrote, done);
+    if wrote && broken.is_none() {
+        wal.committed(connection);
+    }
+    broken
 }
 
 fn end(connection: &Connection, wrote: bool, done: Vec<Box<dyn Job>>) -> Option<Error> {
