@@ -1,6 +1,7 @@
 //! A program that is a child process: started, followed, bounded, and ended with everything that it started.
 //!
-//! Called by the gateway's command tools; nothing else in Longhaul starts a tool's process. It
+//! Called by the gateway's command tools, and for the servers that it relays to; nothing else in Longhaul starts
+//! a tool's process. It
 //! knows nothing of MCP, of tools or of configuration: it reports facts (bytes, lines, messages, how it ended)
 //! and takes orders (stop, answer, write).
 //!
@@ -39,6 +40,7 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -90,7 +92,8 @@ pub struct Spec {
     pub limits: Limits,
     /// Whether each line of standard output and standard error is a [`Fact`] of its own.
     pub lines: Lines,
-    /// The task, as text, in [`TASK`]. Without NUL.
+    /// What the program runs for, as text, in [`TASK`]: the task, or another name that no two live programs of a
+    /// runner share. Without NUL.
     pub mark: String,
     /// The runner process that owns it, as text, in [`RUNNER`]; by it [`sweep`] finds what is left.
     pub runner: String,
@@ -208,6 +211,8 @@ pub enum Fact {
         /// The line goes on in the next fact of this stream.
         more: bool,
     },
+    /// A stream that is told line by line ended, and the program may live on.
+    Closed(Stream),
     /// One JSON value on the descriptor named in [`DESCRIPTOR`], as it was written.
     Message(Vec<u8>),
     /// Something on that descriptor that was not one JSON value on one line, or was too long; it was dropped.
@@ -283,7 +288,7 @@ impl Facts {
         while let Some(fact) = self.next().await {
             match fact {
                 Fact::Ended(ended) => return Some(ended),
-                Fact::Line { .. } | Fact::Message(_) | Fact::Garbled => {}
+                Fact::Line { .. } | Fact::Closed(_) | Fact::Message(_) | Fact::Garbled => {}
             }
         }
         None
@@ -298,6 +303,7 @@ pub struct Orders {
     waiting: watch::Sender<bool>,
     answers: mpsc::Sender<Vec<u8>>,
     input: mpsc::Sender<Option<Vec<u8>>>,
+    error_tail: Arc<Mutex<output::Tail>>,
 }
 
 /// The program has ended, or has closed that stream.
@@ -309,6 +315,12 @@ impl Orders {
     /// The program's process id; 0 when its shim was killed before it could tell.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// The last bytes of its standard error so far, at most [`Limits::error_tail_max`]; after the end, all that
+    /// [`Ended::error_tail`] has.
+    pub fn error_tail(&self) -> Vec<u8> {
+        output::lock(&self.error_tail).bytes()
     }
 
     /// Ends the tree: TERM, the grace, KILL. Returns at once; [`Fact::Ended`] says when nothing is left.

@@ -451,7 +451,7 @@ impl<'a> Following<'a> {
                         }
                     }
                     Fact::Message(line) => self.hear(&line),
-                    Fact::Line { more: true, .. } | Fact::Garbled => {}
+                    Fact::Line { more: true, .. } | Fact::Closed(_) | Fact::Garbled => {}
                 },
             }
         }

@@ -9,6 +9,7 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt, unix::net::UnixStream as Socket},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
@@ -29,6 +30,7 @@ use super::{
     ATTEMPT, Ended, Exit, Fact, Facts, IDEMPOTENCY_KEY, Orders, RUNNER, Reason, Spec, TASK, Unstartable,
     identity::is_subreaper,
     order::{self, Order, Report, Streams, Text, Why},
+    output,
     record::Record,
     resolve,
     streams::{self, Followed},
@@ -107,6 +109,7 @@ fn follow(spec: Spec, shim: Shim, ours: Ends, pid: i32) -> io::Result<(Facts, Or
     let (answers, answered) = mpsc::channel(ORDERS_MAX);
     let (input, written) = mpsc::channel(ORDERS_MAX);
     let followed = streams::follow(&spec, ours, facts.clone(), answered, written)?;
+    let error_tail = Arc::clone(&followed.error_tail);
     let keeper = Keeper {
         spec,
         shim,
@@ -125,6 +128,7 @@ fn follow(spec: Spec, shim: Shim, ours: Ends, pid: i32) -> io::Result<(Facts, Or
             waiting,
             answers,
             input,
+            error_tail,
         },
     ))
 }
@@ -409,12 +413,17 @@ impl Keeper {
             end,
             output,
             errors,
+            error_tail,
             others,
             ..
         } = self.followed;
         end.send_replace(true);
         let output = joined(output).await;
-        let (error_tail, error_total) = joined(errors).await;
+        joined(errors).await;
+        let (error_tail, error_total) = {
+            let tail = output::lock(&error_tail);
+            (tail.bytes(), tail.total)
+        };
         for other in others {
             joined(other).await;
         }

@@ -3,7 +3,12 @@
 //! Called by the keeper for each chunk that it reads. It never interprets bytes and never holds more than the
 //! limits say, whatever the program writes.
 
-use std::{collections::VecDeque, fs, io, path::PathBuf};
+use std::{
+    collections::VecDeque,
+    fs, io,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::{fs::File, io::AsyncWriteExt};
 
@@ -120,6 +125,7 @@ impl Collector {
 }
 
 /// The last bytes of a stream.
+#[derive(Debug)]
 pub(super) struct Tail {
     bytes: VecDeque<u8>,
     max: usize,
@@ -143,9 +149,14 @@ impl Tail {
         self.bytes.extend(chunk);
     }
 
-    pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.bytes.into()
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.bytes.iter().copied().collect()
     }
+}
+
+/// No holder of the lock can leave half a tail behind, not even one that panicked.
+pub(super) fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
+    tail.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One piece of a line.

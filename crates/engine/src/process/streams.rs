@@ -3,7 +3,10 @@
 //! Called by the keeper, once per program. Each stream is a task of its own, so that a full one never holds up
 //! another, nor an order to stop. It never decides when a program ends.
 
-use std::io;
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
@@ -19,7 +22,7 @@ use tokio::{
 use super::{
     Fact, Input, Lines, Output, Spec, Stream,
     keeper::Ends,
-    output::{Collector, Cutter, Tail},
+    output::{self, Collector, Cutter, Tail},
 };
 
 /// How much is read at once.
@@ -38,7 +41,8 @@ pub(super) struct Followed {
     /// Set it when the tree has ended.
     pub(super) end: watch::Sender<bool>,
     pub(super) output: JoinHandle<Output>,
-    pub(super) errors: JoinHandle<(Vec<u8>, u64)>,
+    pub(super) errors: JoinHandle<()>,
+    pub(super) error_tail: Arc<Mutex<Tail>>,
     pub(super) others: [JoinHandle<()>; 3],
 }
 
@@ -64,7 +68,7 @@ pub(super) fn follow(
         .collect();
     let path = spec.spool.join(format!("{name}-{}.out", spec.attempt));
     let collector = Collector::new(spec.limits.output_max, spec.limits.spill_max, path);
-    let tail = Tail::new(spec.limits.error_tail_max);
+    let error_tail = Arc::new(Mutex::new(Tail::new(spec.limits.error_tail_max)));
     let line = |stream| Telling {
         stream,
         post: post.clone(),
@@ -84,7 +88,13 @@ pub(super) fn follow(
             collector,
             output_telling,
         )),
-        errors: tokio::spawn(read_errors(ends.errors, source(&ended), tail, error_telling)),
+        errors: tokio::spawn(read_errors(
+            ends.errors,
+            source(&ended),
+            Arc::clone(&error_tail),
+            error_telling,
+        )),
+        error_tail,
         others: [
             tokio::spawn(read_messages(
                 messages,
@@ -188,6 +198,7 @@ impl Telling {
                 })
                 .await;
         }
+        self.post.tell(Fact::Closed(self.stream)).await;
     }
 }
 
@@ -217,16 +228,16 @@ async fn read_output(
 async fn read_errors(
     mut stream: pipe::Receiver,
     mut source: Source,
-    mut tail: Tail,
+    tail: Arc<Mutex<Tail>>,
     mut telling: Option<Telling>,
-) -> (Vec<u8>, u64) {
+) {
     let mut chunk = vec![0; CHUNK];
     loop {
         let count = source.read(&mut stream, &mut chunk).await;
         if count == 0 {
             break;
         }
-        tail.push(&chunk[..count]);
+        output::lock(&tail).push(&chunk[..count]);
         if let Some(telling) = &mut telling {
             telling.push(&chunk[..count]).await;
         }
@@ -234,8 +245,6 @@ async fn read_errors(
     if let Some(telling) = telling {
         telling.finish().await;
     }
-    let total = tail.total;
-    (tail.into_bytes(), total)
 }
 
 async fn read_messages(mut stream: OwnedReadHalf, mut source: Source, mut cutter: Cutter, mut post: Post) {

@@ -28,7 +28,10 @@ async fn p3_a_flood_without_a_newline_is_bounded() {
                 ..
             } if bytes.len() <= 64 << 10 => told += bytes.len() as u64,
             Fact::Ended(ended) => break ended,
-            other @ (Fact::Line { .. } | Fact::Message(_) | Fact::Garbled) => panic!("{other:?}"),
+            Fact::Closed(Stream::Output) => {}
+            other @ (Fact::Line { .. } | Fact::Closed(_) | Fact::Message(_) | Fact::Garbled) => {
+                panic!("{other:?}")
+            }
         }
     };
     assert_eq!((told, ended.output.total), (FLOOD, FLOOD));
@@ -81,16 +84,23 @@ async fn p3_bytes_that_are_not_utf_8_are_kept() {
     let mut spec = script(&directory, r"printf '\377\376\n\200'");
     spec.lines = Lines::Both;
     let (mut facts, _orders) = start(spec).await;
-    for expected in [&b"\xff\xfe"[..], b"\x80"] {
+    let mut told = Vec::new();
+    while told.len() < 2 {
         match next(&mut facts).await {
             Fact::Line {
                 bytes, more: false, ..
-            } => assert_eq!(bytes, expected),
-            other @ (Fact::Line { .. } | Fact::Message(_) | Fact::Garbled | Fact::Ended(_)) => {
+            } => told.push(bytes),
+            Fact::Closed(Stream::Errors) => {}
+            other @ (Fact::Line { .. }
+            | Fact::Closed(_)
+            | Fact::Message(_)
+            | Fact::Garbled
+            | Fact::Ended(_)) => {
                 panic!("{other:?}")
             }
         }
     }
+    assert_eq!(told, [&b"\xff\xfe"[..], b"\x80"]);
     assert_eq!(ended(facts).await.output.bytes, b"\xff\xfe\n\x80");
 }
 
@@ -263,5 +273,62 @@ async fn a_reader_who_does_not_read_does_not_hold_up_the_stop() {
     assert!(matches!(next(&mut facts).await, Fact::Line { .. }));
     orders.stop();
     until("the program is gone", PATIENCE, || !is_alive(orders.pid())).await;
+    assert!(ended(facts).await.confirmed);
+}
+
+#[tokio::test]
+async fn the_end_of_standard_error_is_there_while_the_program_runs() {
+    let directory = directory();
+    let mut spec = script(
+        &directory,
+        "printf 'one two three' >&2; read line; printf ' four' >&2",
+    );
+    spec.input = Input::Open;
+    spec.limits.error_tail_max = 9;
+    let (facts, orders) = start(spec).await;
+    until("it has written", PATIENCE, || orders.error_tail() == b"two three").await;
+    orders.close_input().await;
+    let ended = ended(facts).await;
+    assert_eq!(
+        (&ended.error_tail[..], ended.error_total),
+        (&b"hree four"[..], 18)
+    );
+    assert_eq!(orders.error_tail(), ended.error_tail);
+}
+
+#[tokio::test]
+async fn a_limit_of_nothing_keeps_nothing_and_still_tells_lines() {
+    let directory = directory();
+    let mut spec = script(&directory, "echo one; echo two");
+    spec.lines = Lines::Output;
+    spec.limits.output_max = 0;
+    spec.limits.spill_max = 0;
+    let (mut facts, _orders) = start(spec).await;
+    let mut told = Vec::new();
+    let ended = loop {
+        match next(&mut facts).await {
+            Fact::Line { bytes, .. } => told.push(bytes),
+            Fact::Closed(Stream::Output) => {}
+            Fact::Ended(ended) => break ended,
+            other @ (Fact::Closed(_) | Fact::Message(_) | Fact::Garbled) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told, [b"one", b"two"]);
+    let output = ended.output;
+    assert_eq!((output.bytes.len(), output.total, output.dropped), (0, 8, 8));
+    assert!(output.spilled.is_none());
+}
+
+#[tokio::test]
+async fn the_end_of_its_output_is_told_while_the_program_lives_on() {
+    let directory = directory();
+    let mut spec = script(&directory, "echo last; exec >&-; read line");
+    spec.input = Input::Open;
+    spec.lines = Lines::Output;
+    let (mut facts, orders) = start(spec).await;
+    assert!(matches!(next(&mut facts).await, Fact::Line { bytes, .. } if bytes == b"last"));
+    assert!(matches!(next(&mut facts).await, Fact::Closed(Stream::Output)));
+    assert!(is_alive(orders.pid()));
+    orders.close_input().await;
     assert!(ended(facts).await.confirmed);
 }
