@@ -22,6 +22,7 @@ pub mod sealed_id;
 pub mod server;
 pub mod session;
 pub mod stdio;
+pub mod upstream;
 pub mod view;
 
 mod parse;

@@ -17,4 +17,5 @@ mod session_client;
 mod sessions;
 mod streams;
 mod support;
+mod upstream;
 mod wait;

@@ -1,0 +1,159 @@
+//! What stands between a connection and its server's bytes: frames out, frames in, and how it ended.
+//!
+//! The two links, [`stdio`](super::stdio) and HTTP, speak in these words. Nothing here reads a frame further than
+//! the id of a reply that cannot be read.
+
+use std::{fmt, time::Duration};
+
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+
+/// The longest frame that a server may send, in bytes.
+pub const FRAME_MAX: usize = 16 << 20;
+/// The most bytes that are no frames which a server may send within [`NOISE_TIME`] and between two frames.
+pub const NOISE_MAX: u64 = 64 << 20;
+/// The time in which noise is counted.
+pub const NOISE_TIME: Duration = Duration::from_secs(60);
+/// How much of a server's standard error is kept, in bytes.
+pub const STDERR_MAX: usize = 64 << 10;
+
+/// Something that came from the server.
+#[derive(Debug)]
+pub enum Heard {
+    /// What should be one frame, as it was written.
+    Frame {
+        /// The bytes, at most [`FRAME_MAX`].
+        bytes: Vec<u8>,
+        /// Where it came.
+        via: Via,
+    },
+    /// A frame longer than [`FRAME_MAX`]; it was dropped.
+    TooLong {
+        /// The request that it answers, where that can be told.
+        reply_to: Option<u64>,
+    },
+    /// Nothing comes any more. It is the last.
+    Lost(Lost),
+}
+
+/// Where a frame came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// On what all requests share: the pipe, or the stream of a session.
+    Shared,
+    /// On the stream that belongs to this request of ours.
+    Request(u64),
+}
+
+/// Why nothing comes any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The reason.
+    pub why: Why,
+    /// The end of what the server wrote on its standard error, at most [`STDERR_MAX`] bytes of it. Shown with a
+    /// failure only, to whoever runs this server; never to a client.
+    pub stderr: String,
+    /// Nothing of it is left alive. Always true of a server that is no program of ours.
+    pub confirmed: bool,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)
+    }
+}
+
+/// The reasons for which a link is lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// We closed it.
+    #[error("it was closed")]
+    Closed,
+    /// The program exited.
+    #[error("its program exited with code {0}")]
+    Exited(i32),
+    /// A signal ended the program.
+    #[error("signal {0} ended its program")]
+    Signalled(i32),
+    /// The program went on, and closed its standard output.
+    #[error("its program closed its standard output")]
+    OutputClosed,
+    /// The shim of the program was killed.
+    #[error("its program was lost: the process that guarded it was killed")]
+    ShimLost,
+    /// More than [`NOISE_MAX`] without a frame in between.
+    #[error("it wrote too much that is no JSON-RPC")]
+    Noise,
+}
+
+/// The id in the text of a reply that cannot be read whole, if it is one of ours: a number.
+///
+/// It may fail a request, so it looks at the members of the frame itself only, and takes no other for it.
+pub fn reply_to(text: &[u8]) -> Option<u64> {
+    let mut seen = None;
+    // The error comes where the text ends or breaks; what was seen before it counts.
+    let _broken = serde_json::Deserializer::from_slice(text).deserialize_map(Members(&mut seen));
+    seen
+}
+
+struct Members<'a>(&'a mut Option<u64>);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a frame")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "id" {
+                *self.0 = map.next_value::<serde_json::Number>()?.as_u64();
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The id at the end of a frame, `…,"id":7}`, as it stands in replies whose result comes first.
+pub(super) fn reply_to_at_end(end: &[u8]) -> Option<u64> {
+    let end = end.trim_ascii_end().strip_suffix(b"}")?.trim_ascii_end();
+    let digits = end.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, digits) = end.split_at(end.len() - digits);
+    let before = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
+    // A quote inside a string is escaped, so this one opens a name.
+    before.strip_suffix(b"\"id\"")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<u64>) {
+        assert_eq!(reply_to(text.as_bytes()), expected, "{text}");
+    }
+
+    #[test]
+    fn the_id_of_a_reply_that_cannot_be_read_is_found_where_it_stands_before_the_break() {
+        check(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1"#, Some(7));
+        check(r#"{"id":7,"id":8}"#, Some(8));
+        check(r#"{"result":{"id":7}}"#, None);
+        check(r#"{"id":"7","result":{}}"#, None);
+        check(r#"{"id":-7,"result":{}}"#, None);
+        check(r#"[{"id":7}]"#, None);
+        check("no JSON", None);
+    }
+
+    #[test]
+    fn the_id_at_the_end_of_a_frame_is_its_own() {
+        let at_end = |text: &str| reply_to_at_end(text.as_bytes());
+        assert_eq!(at_end(r#"...","jsonrpc":"2.0","id":7}"#), Some(7));
+        assert_eq!(at_end("...\",\"id\" : 7 } \r"), Some(7));
+        assert_eq!(at_end(r#"...\"id\":7}"#), None);
+        assert_eq!(at_end(r#"..."id":7}}"#), None);
+        assert_eq!(at_end(r#"..."id":}"#), None);
+        assert_eq!(at_end(r#"..."id":7,"x":1}"#), None);
+    }
+}

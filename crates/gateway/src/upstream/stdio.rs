@@ -1,0 +1,349 @@
+//! A server that is a program of ours: frames are lines on its standard input and output.
+//!
+//! Called by whoever opens a connection. The program runs under the shim of `engine::process`; lines that are no
+//! frames are skipped and counted, and nothing but a frame's own bytes and the end of standard error is kept.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use longhaul_engine::process::{
+    self, Ended, Exit, Fact, Facts, Input, Limits, Lines, Orders, Reason, Shim, Spec, Stream, Unstartable,
+};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::link::{
+    FRAME_MAX, Heard, Lost, NOISE_MAX, NOISE_TIME, STDERR_MAX, Via, Why, reply_to, reply_to_at_end,
+};
+
+/// How long a program may take to end after the end of its input, before it is told to with TERM.
+pub const EOF_WAIT: Duration = Duration::from_secs(2);
+/// How long a program that closed its output may live on.
+const OUTPUT_CLOSED_MAX: Duration = Duration::from_secs(1);
+/// The longest piece of a line, in bytes. Many wait for a slow reader, so it is much shorter than a frame.
+const PIECE_MAX: usize = 64 << 10;
+/// What a line that is no frame counts at least, in bytes: many short ones cost as much as a few long ones.
+const NOISE_LINE: u64 = 512;
+/// How much of the start and of the end of a frame that is too long is looked at for its id, in bytes.
+const LOOKED_AT: usize = 4 << 10;
+
+/// What runs the programs of servers.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// How the shim is started.
+    pub shim: Shim,
+    /// This runner, as text.
+    pub runner: String,
+    /// The runner's folder, mode 0700.
+    pub spool: PathBuf,
+    /// The time between TERM and KILL.
+    pub grace: Duration,
+}
+
+/// A program that is a server.
+#[derive(Clone)]
+pub struct Program {
+    /// The server's name in the configuration: letters, digits, `-` and `_`.
+    pub server: String,
+    /// The command, its own name included. No shell sees it. The program is looked for at each start.
+    pub command: Vec<OsString>,
+    /// The folder at which a program starts that is written with a slash. Absolute.
+    pub folder: PathBuf,
+    /// The folder to run in. Absolute.
+    pub cwd: PathBuf,
+    /// The whole environment. It may hold secrets.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// Starts the program and returns both ends.
+///
+/// # Errors
+/// [`Unstartable`], each variant with what the user can do about it; nothing runs then.
+pub async fn open(program: &Program, host: &Host) -> Result<(Outlet, Inlet), Unstartable> {
+    let (facts, orders) = process::start(spec(program, host)?).await?;
+    let outlet = Outlet {
+        orders: orders.clone(),
+    };
+    Ok((outlet, Inlet::new(facts, orders)))
+}
+
+fn spec(program: &Program, host: &Host) -> Result<Spec, Unstartable> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let first = program.command.first().ok_or(Unstartable::Empty)?;
+    let path = program
+        .env
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "PATH")
+        .map_or(OsStr::new(""), |(_, path)| path);
+    Ok(Spec {
+        program: process::resolve(first, path, &program.folder)?,
+        argv: program.command.clone(),
+        cwd: program.cwd.clone(),
+        env: program.env.clone(),
+        input: Input::Open,
+        timeout: None,
+        idle_timeout: None,
+        memory_max: None,
+        nice: 0,
+        grace: host.grace,
+        limits: Limits {
+            output_max: 0,
+            spill_max: 0,
+            error_tail_max: STDERR_MAX,
+            line_max: PIECE_MAX,
+            // A server says nothing there.
+            message_max: 1,
+        },
+        lines: Lines::Output,
+        mark: format!(
+            "server-{}-{}",
+            program.server,
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ),
+        runner: host.runner.clone(),
+        attempt: 1,
+        idempotency_key: None,
+        spool: host.spool.clone(),
+        shim: host.shim.clone(),
+    })
+}
+
+/// The way to the server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Outlet {
+    orders: Orders,
+}
+
+impl Outlet {
+    /// Hands one frame over, without a line feed in it. It waits while the server does not read; when the future
+    /// is dropped, the frame is sent whole or not at all.
+    ///
+    /// # Errors
+    /// [`process::Gone`] when nobody will read it.
+    pub async fn send(&self, mut frame: Vec<u8>) -> Result<(), process::Gone> {
+        frame.push(b'\n');
+        self.orders.write(frame).await
+    }
+
+    /// The program's process id.
+    pub fn pid(&self) -> i32 {
+        self.orders.pid()
+    }
+
+    /// The end of its standard error so far.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.orders.error_tail()).into_owned()
+    }
+}
+
+/// What comes from the server. Dropping it ends the program.
+#[derive(Debug)]
+pub struct Inlet {
+    facts: Facts,
+    orders: Orders,
+    line: Line,
+    skipped: u64,
+    /// Bytes since the last frame, or since this moment.
+    noise: u64,
+    noise_since: Instant,
+    /// Why it is being ended.
+    ending: Option<Why>,
+    /// When a program that closed its output is stopped.
+    stop_at: Option<Instant>,
+}
+
+impl Inlet {
+    fn new(facts: Facts, orders: Orders) -> Inlet {
+        Inlet {
+            facts,
+            orders,
+            line: Line::default(),
+            skipped: 0,
+            noise: 0,
+            noise_since: Instant::now(),
+            ending: None,
+            stop_at: None,
+        }
+    }
+
+    /// How many lines were skipped because they are no frames.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// What comes next; after [`Heard::Lost`] it never returns. Cancel-safe.
+    pub async fn next(&mut self) -> Heard {
+        loop {
+            let fact = tokio::select! {
+                fact = self.facts.next() => fact,
+                () = at(self.stop_at) => {
+                    self.stop_at = None;
+                    self.orders.stop();
+                    continue;
+                }
+            };
+            match fact {
+                Some(Fact::Line { bytes, more, .. }) => {
+                    if let Some(heard) = self.hear(bytes, more) {
+                        return heard;
+                    }
+                }
+                Some(Fact::Closed(Stream::Output)) => {
+                    self.ending.get_or_insert(Why::OutputClosed);
+                    self.stop_at = Some(Instant::now() + OUTPUT_CLOSED_MAX);
+                }
+                Some(Fact::Closed(Stream::Errors) | Fact::Message(_) | Fact::Garbled) => {}
+                Some(Fact::Ended(ended)) => return Heard::Lost(self.lost(&ended)),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn hear(&mut self, bytes: Vec<u8>, more: bool) -> Option<Heard> {
+        let read = bytes.len() as u64;
+        let line = self.line.push(bytes, more);
+        let heard = match line {
+            None => None,
+            Some(Whole::TooLong { reply_to }) => Some(Heard::TooLong { reply_to }),
+            Some(Whole::Line(bytes)) if is_object(&bytes) => Some(Heard::Frame {
+                bytes,
+                via: Via::Shared,
+            }),
+            Some(Whole::Line(bytes)) => {
+                self.skipped += u64::from(!bytes.trim_ascii().is_empty());
+                None
+            }
+        };
+        if heard.is_some() {
+            self.noise = 0;
+        } else {
+            // A long line counts before it ends, or one without an end would never count.
+            self.skip(read);
+        }
+        heard
+    }
+
+    fn skip(&mut self, bytes: u64) {
+        if self.noise_since.elapsed() > NOISE_TIME {
+            self.noise = 0;
+            self.noise_since = Instant::now();
+        }
+        self.noise += bytes.max(NOISE_LINE);
+        if self.noise > NOISE_MAX && self.ending.is_none() {
+            self.ending = Some(Why::Noise);
+            self.orders.stop();
+        }
+    }
+
+    /// Ends the server: the end of its input, then TERM, then KILL, each to the whole tree. Returns when nothing of
+    /// it is left, or when that cannot be confirmed; frames that still come are dropped.
+    pub async fn close(mut self) -> Lost {
+        self.ending.get_or_insert(Why::Closed);
+        let politely = async {
+            // What was written before it comes first, and a server that does not read holds that up.
+            self.orders.clone().close_input().await;
+            self.end().await
+        };
+        match timeout(EOF_WAIT, politely).await {
+            Ok(lost) => lost,
+            Err(_late) => {
+                self.orders.stop();
+                self.end().await
+            }
+        }
+    }
+
+    async fn end(&mut self) -> Lost {
+        loop {
+            match self.next().await {
+                Heard::Lost(lost) => return lost,
+                Heard::Frame { .. } | Heard::TooLong { .. } => {}
+            }
+        }
+    }
+
+    fn lost(&mut self, ended: &Ended) -> Lost {
+        let why = match (ended.reason, ended.exit) {
+            (Reason::ShimLost, _) => Why::ShimLost,
+            (Reason::Exited, Some(Exit::Code(code))) if self.ending != Some(Why::Closed) => Why::Exited(code),
+            (Reason::Exited, Some(Exit::Signal(signal))) if self.ending != Some(Why::Closed) => {
+                Why::Signalled(signal)
+            }
+            (
+                Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::Stopped | Reason::OutOfMemory,
+                Some(_) | None,
+            ) => self.ending.clone().unwrap_or(Why::Closed),
+        };
+        Lost {
+            why,
+            stderr: String::from_utf8_lossy(&ended.error_tail).into_owned(),
+            confirmed: ended.confirmed,
+        }
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn is_object(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"{")
+}
+
+/// A line that comes in pieces.
+#[derive(Debug, Default)]
+struct Line {
+    held: Vec<u8>,
+    /// Of a line that is too long: what is known of its id, and its last bytes.
+    long: Option<Long>,
+}
+
+#[derive(Debug)]
+struct Long {
+    reply_to: Option<u64>,
+    end: Vec<u8>,
+}
+
+enum Whole {
+    Line(Vec<u8>),
+    TooLong { reply_to: Option<u64> },
+}
+
+impl Line {
+    fn push(&mut self, bytes: Vec<u8>, more: bool) -> Option<Whole> {
+        if let Some(long) = &mut self.long {
+            long.end.extend_from_slice(&bytes);
+            let excess = long.end.len().saturating_sub(LOOKED_AT);
+            long.end.drain(..excess);
+        } else if self.held.len() + bytes.len() > FRAME_MAX {
+            let mut end = bytes;
+            let excess = end.len().saturating_sub(LOOKED_AT);
+            end.drain(..excess);
+            let held = std::mem::take(&mut self.held);
+            self.long = Some(Long {
+                reply_to: reply_to(&held[..held.len().min(LOOKED_AT)]),
+                end,
+            });
+        } else if self.held.is_empty() && !more {
+            return Some(Whole::Line(bytes));
+        } else {
+            self.held.extend_from_slice(&bytes);
+        }
+        if more {
+            return None;
+        }
+        Some(match self.long.take() {
+            Some(long) => Whole::TooLong {
+                reply_to: long.reply_to.or_else(|| reply_to_at_end(&long.end)),
+            },
+            None => Whole::Line(std::mem::take(&mut self.held)),
+        })
+    }
+}
