@@ -15,6 +15,13 @@ use crate::{
     malformed::Rule,
 };
 
+/// The version that a message is written in.
+pub(crate) const VERSION: &str = "mcp-protocol-version";
+/// What the body asks.
+pub(crate) const METHOD: &str = "mcp-method";
+/// What the body asks it of.
+pub(crate) const NAME: &str = "mcp-name";
+
 /// The `Mcp-*` headers of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(BTreeMap<String, Vec<Vec<u8>>>);
@@ -69,8 +76,8 @@ impl Headers {
             return Ok(None);
         };
         let Some(inner) = text
-            .strip_prefix("=?base64?")
-            .and_then(|rest| rest.strip_suffix("?="))
+            .strip_prefix(BASE64_START)
+            .and_then(|rest| rest.strip_suffix(BASE64_END))
         else {
             return Ok(Some(Cow::Borrowed(text)));
         };
@@ -99,6 +106,33 @@ impl Headers {
         }
     }
 }
+
+/// The parameter that `Mcp-Name` mirrors in requests of a method (B-21, C-46).
+pub(crate) fn named_by(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// A value as it stands in a header: as it is, or in base64 when a header cannot hold it or a reader would take it
+/// for base64 (B-24).
+pub(crate) fn encoded(value: &str) -> String {
+    let is_plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        && !value.starts_with(' ')
+        && !value.ends_with(' ')
+        && !value.starts_with(BASE64_START);
+    if is_plain {
+        value.to_owned()
+    } else {
+        format!("{BASE64_START}{}{BASE64_END}", BASE64_STANDARD.encode(value))
+    }
+}
+
+const BASE64_START: &str = "=?base64?";
+const BASE64_END: &str = "?=";
 
 /// An argument that a tool's schema mirrors into a header (`x-mcp-header`, B-25).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,6 +253,18 @@ impl Mirror {
             Some(_) | None => true,
         };
         if matches { Ok(()) } else { mismatch() }
+    }
+
+    /// The header that these arguments need, if any (B-26). A value of another type than the schema's has none: the
+    /// server refuses it for what it is.
+    pub(crate) fn say(&self, arguments: &Raw) -> Option<(String, String)> {
+        let value = self.value(arguments)?;
+        let said = match value.text().as_bytes().first()? {
+            b'"' => encoded(&value.read::<String>().ok()?),
+            b'-' | b'0'..=b'9' | b't' | b'f' => value.text().to_owned(),
+            _ => return None,
+        };
+        Some((self.header.clone(), said))
     }
 
     fn value(&self, arguments: &Raw) -> Option<Raw> {

@@ -2,11 +2,12 @@
 //!
 //! The path of a frame is [`scan`] (strict, over raw bytes), [`frame`] (members kept in order), [`edge`] (which
 //! generation), and then the edge of that generation, which makes a [`Request`]. A [`Reply`] goes back through
-//! the same edge. A protocol year is named only in the edges. This crate reads no clock, opens nothing and
+//! the same edge. [`client`] is the other half: it speaks to servers behind Longhaul. A protocol year is named only in the edges. This crate reads no clock, opens nothing and
 //! knows no store.
 #![forbid(unsafe_code)]
 
 pub mod canon;
+pub mod client;
 pub mod edge;
 pub mod form;
 pub mod frame;

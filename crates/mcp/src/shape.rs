@@ -1,6 +1,6 @@
 //! Shapes that are the same in every generation: frames, errors, notifications, and the parts of a task.
 //!
-//! Only the edges call this module. It decides nothing that depends on a generation, and reads nothing that a
+//! Only the edges and the client half call this module. It decides nothing that depends on a generation, and reads nothing that a
 //! client sent. Every frame is one line of JSON without a line break at its end.
 
 use longhaul_core::{Body, Millis};
@@ -38,6 +38,21 @@ pub(crate) fn notification(method: &str, params: &Obj) -> Vec<u8> {
     let mut frame = envelope();
     frame.set("method", method);
     frame.set("params", &params.to_raw());
+    bytes(&frame)
+}
+
+/// The frame of a notification without parameters.
+pub(crate) fn bare_notification(method: &str) -> Vec<u8> {
+    let mut frame = envelope();
+    frame.set("method", method);
+    bytes(&frame)
+}
+
+/// The frame of a request of ours without parameters.
+pub(crate) fn bare_request(id: &RequestId, method: &Raw) -> Vec<u8> {
+    let mut frame = envelope();
+    frame.set("id", id);
+    frame.set("method", method);
     bytes(&frame)
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the wire, named by the rule they check.
 
 mod canon;
+mod client;
 mod edge;
 mod form;
 mod frame;

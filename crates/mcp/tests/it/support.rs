@@ -101,8 +101,7 @@ impl Post {
             tasks: self.tasks,
             tasks_list: self.tasks,
             strict_headers: self.strict,
-            limits: Limits::default(),
-            tool: &tool,
+            ..offer(&tool)
         };
         let frame = Frame::parse(&self.body, &offer.limits)?;
         v2026_07_28::parse(headers.as_ref(), frame, &offer)
@@ -130,6 +129,17 @@ impl Post {
     pub(crate) fn refusal(&self) -> (i64, u16) {
         let malformed = self.malformed();
         (malformed.rule.code(), malformed.rule.status())
+    }
+}
+
+/// Everything is offered, and no header may be missing.
+pub(crate) fn offer<'a>(tool: &'a dyn Fn(&str) -> Option<&'a ToolRule>) -> Offer<'a> {
+    Offer {
+        tasks: true,
+        tasks_list: true,
+        strict_headers: true,
+        limits: Limits::default(),
+        tool,
     }
 }
 

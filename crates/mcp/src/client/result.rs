@@ -1,0 +1,173 @@
+//! What came of a request to a server, in terms of no generation (D-8, D-9).
+//!
+//! The gateway hands in the outcome of a reply and stores or passes on what it gets. What the server's hop says
+//! about itself is taken out; all else stays as it was written.
+
+use thiserror::Error;
+
+use super::{Era, Kind};
+use crate::{
+    clean,
+    frame::{Obj, Raw},
+    reply::InputRequest,
+    rpc_error::{self, RpcError},
+};
+
+/// The most questions of one reply.
+pub const QUESTIONS_MAX: usize = 100;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Came {
+    /// The result: an object without `resultType`, all else as it was written.
+    Complete(Raw),
+    /// The server asks first; the request is repeated with the answers (B-40). At least one of the two is there.
+    InputRequired {
+        /// What it asks, by its own keys.
+        requests: Vec<InputRequest>,
+        /// Goes back as it came.
+        state: Option<String>,
+    },
+    /// The server made a task of it, asked or not. The whole result, in the shape of its generation.
+    Task {
+        /// Its id, as the server says it.
+        task: String,
+        /// As it was written.
+        result: Raw,
+    },
+}
+
+/// A reply that no client could use.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Bad {
+    /// The result is no object.
+    #[error("the result is no object")]
+    NotAnObject,
+    /// The result is of a kind that was not agreed (B-8).
+    #[error("the result is of the unknown type `{kind}`")]
+    UnknownType {
+        /// Its kind, fit to be shown.
+        kind: String,
+    },
+    /// The questions are none, too many, or have not the shape of questions (B-38, B-39).
+    #[error("the server asks in a way that nobody can answer")]
+    BadQuestions,
+    /// A task without an id.
+    #[error("the server made a task and does not say which")]
+    BadTask,
+    /// The error object has no code or no message.
+    #[error("the error has no code or no message")]
+    BadError,
+    /// The server does not take what it was sent: a matter between it and Longhaul (D-9).
+    #[error("the server does not take the request: {message} (code {code})")]
+    Hop {
+        /// Its code.
+        code: i64,
+        /// Its message, fit to be shown.
+        message: String,
+    },
+}
+
+/// Reads the result of a request.
+///
+/// # Errors
+/// The reason for which no client could use it.
+pub fn read(result: Raw, era: Era) -> Result<Came, Bad> {
+    let mut object: Obj = result.read().map_err(|_| Bad::NotAnObject)?;
+    match era.kind() {
+        Kind::Sessions => {
+            // A result with content is a result, whatever else it holds.
+            if object.obj("task").is_some() && object.raw("content").is_none() {
+                let task = object.obj("task").and_then(|task| task.get("taskId"));
+                let task = task.ok_or(Bad::BadTask)?;
+                return Ok(Came::Task { task, result });
+            }
+        }
+        Kind::Stateless => match object.raw("resultType").map(Raw::read::<String>) {
+            None => {}
+            Some(Ok(kind)) => match kind.as_str() {
+                "complete" => {}
+                "input_required" => return questions(&object),
+                "task" => {
+                    let task = object.get("taskId").ok_or(Bad::BadTask)?;
+                    return Ok(Came::Task { task, result });
+                }
+                other => {
+                    return Err(Bad::UnknownType {
+                        kind: clean(other, 100),
+                    });
+                }
+            },
+            Some(Err(_)) => {
+                return Err(Bad::UnknownType {
+                    kind: "not a string".to_owned(),
+                });
+            }
+        },
+    }
+    Ok(match object.take("resultType") {
+        None => Came::Complete(result),
+        Some(_) => Came::Complete(object.to_raw()),
+    })
+}
+
+fn questions(result: &Obj) -> Result<Came, Bad> {
+    let state = result.raw("requestState").map(Raw::read::<String>).transpose();
+    let state = state.map_err(|_| Bad::BadQuestions)?;
+    let map = result.raw("inputRequests").map(Raw::read::<Obj>).transpose();
+    let map = map.map_err(|_| Bad::BadQuestions)?.unwrap_or_default();
+    if map.0.len() > QUESTIONS_MAX || (map.0.is_empty() && state.is_none()) {
+        return Err(Bad::BadQuestions);
+    }
+    let requests = map.0.into_iter().map(|(name, ask)| {
+        let method = ask.read::<Obj>().ok().and_then(|ask| ask.get::<String>("method"));
+        let is_known = matches!(
+            method.as_deref(),
+            Some("elicitation/create" | "sampling/createMessage" | "roots/list")
+        );
+        is_known.then(|| InputRequest {
+            key: name.unescaped().into_owned(),
+            ask,
+        })
+    });
+    let requests: Option<Vec<InputRequest>> = requests.collect();
+    Ok(Came::InputRequired {
+        requests: requests.ok_or(Bad::BadQuestions)?,
+        state,
+    })
+}
+
+/// Reads the error object of a reply: the error of what was asked, as it was written.
+///
+/// # Errors
+/// It is no error object, or speaks of the hop and not of what was asked.
+pub fn error(error: &Raw) -> Result<Obj, Bad> {
+    let object: Obj = error.read().map_err(|_| Bad::BadError)?;
+    let (code, message) = object
+        .get::<i64>("code")
+        .zip(object.get::<String>("message"))
+        .ok_or(Bad::BadError)?;
+    match code {
+        rpc_error::HEADER_MISMATCH | rpc_error::MISSING_CAPABILITY | rpc_error::UNSUPPORTED_VERSION => {
+            Err(Bad::Hop {
+                code,
+                message: clean(&message, 500),
+            })
+        }
+        _ => Ok(object),
+    }
+}
+
+impl Bad {
+    /// What the client reads: the fault is behind Longhaul.
+    pub fn error(&self) -> RpcError {
+        let reason = match self {
+            Bad::NotAnObject | Bad::BadError | Bad::BadQuestions | Bad::BadTask => "upstream_malformed",
+            Bad::UnknownType { .. } => "upstream_unknown_result",
+            Bad::Hop { .. } => "upstream_refused",
+        };
+        let shown = self.to_string();
+        let (first, rest) = shown.split_at(1);
+        RpcError::internal(reason, format!("{}{rest}", first.to_uppercase()))
+    }
+}
