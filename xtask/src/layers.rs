@@ -46,7 +46,7 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("clap", &["longhaul"]),
     ("deadpool-postgres", &["longhaul-store"]),
     ("hyper", &["longhaul-gateway", "longhaul"]),
-    ("reqwest", &[]),
+    ("reqwest", &["longhaul-gateway"]),
     ("rmcp", &[]),
     ("rusqlite", &["longhaul-store"]),
     (

@@ -9,5 +9,6 @@
 //! kept of it is bounded. Its programs are started through `engine::process` alone, so nothing of them outlives
 //! this process.
 
+pub mod http;
 pub mod link;
 pub mod stdio;

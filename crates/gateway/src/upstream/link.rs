@@ -16,8 +16,7 @@ pub const NOISE_TIME: Duration = Duration::from_secs(60);
 /// How much of a server's standard error is kept, in bytes.
 pub const STDERR_MAX: usize = 64 << 10;
 
-/// Something that came from the server.
-#[derive(Debug)]
+/// Something that came from the server. `Debug` shows lengths only: results never reach a log.
 pub enum Heard {
     /// What should be one frame, as it was written.
     Frame {
@@ -31,8 +30,66 @@ pub enum Heard {
         /// The request that it answers, where that can be told.
         reply_to: Option<u64>,
     },
+    /// Over HTTP: the request was refused, and its body may say why.
+    Refused {
+        /// The request.
+        request: u64,
+        /// Neither a success nor [`Over::SessionEnded`].
+        status: u16,
+        /// The start of the body.
+        body: Vec<u8>,
+    },
+    /// Over HTTP: nothing more comes for this request, and its reply did not.
+    Over {
+        /// The request.
+        request: u64,
+        /// Why.
+        over: Over,
+    },
     /// Nothing comes any more. It is the last.
     Lost(Lost),
+}
+
+impl fmt::Debug for Heard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Heard::Frame { bytes, via } => write!(f, "Frame({} bytes, {via:?})", bytes.len()),
+            Heard::TooLong { reply_to } => write!(f, "TooLong({reply_to:?})"),
+            Heard::Refused {
+                request,
+                status,
+                body,
+            } => write!(f, "Refused({request}, {status}, {} bytes)", body.len()),
+            Heard::Over { request, over } => write!(f, "Over({request}, {over:?})"),
+            Heard::Lost(lost) => write!(f, "Lost({:?})", lost.why),
+        }
+    }
+}
+
+/// Why the reply to one request will not come.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Over {
+    /// It never left.
+    #[error("it cannot be reached: {0}")]
+    Unsent(String),
+    /// The connection broke; the server may have read the request.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The stream ended before the reply, and cannot be resumed.
+    #[error("its stream ended before the reply")]
+    Cut,
+    /// The request was accepted like a notification.
+    #[error("it accepted the request and sent no reply")]
+    NoReply,
+    /// The body is neither JSON nor a stream of events.
+    #[error("its reply is neither JSON nor a stream of events")]
+    NotJson,
+    /// A reply or an event is longer than [`FRAME_MAX`].
+    #[error("its reply is longer than {} MiB", FRAME_MAX >> 20)]
+    TooLong,
+    /// The server does not know the session any more (A-25).
+    #[error("it has forgotten the session")]
+    SessionEnded,
 }
 
 /// Where a frame came.
@@ -80,22 +137,31 @@ pub enum Why {
     /// The shim of the program was killed.
     #[error("its program was lost: the process that guarded it was killed")]
     ShimLost,
+    /// The server does not know the session any more (A-25).
+    #[error("it has forgotten the session")]
+    SessionEnded,
     /// More than [`NOISE_MAX`] without a frame in between.
     #[error("it wrote too much that is no JSON-RPC")]
     Noise,
 }
 
-/// The id in the text of a reply that cannot be read whole, if it is one of ours: a number.
+/// The id in the text of a reply, also of one that cannot be read whole, if it is one of ours: a number.
 ///
-/// It may fail a request, so it looks at the members of the frame itself only, and takes no other for it.
+/// It may fail a request, so it looks at the members of the frame itself only. What names a method is no reply.
 pub fn reply_to(text: &[u8]) -> Option<u64> {
-    let mut seen = None;
+    let mut seen = Seen::default();
     // The error comes where the text ends or breaks; what was seen before it counts.
     let _broken = serde_json::Deserializer::from_slice(text).deserialize_map(Members(&mut seen));
-    seen
+    seen.id.filter(|_| !seen.method)
 }
 
-struct Members<'a>(&'a mut Option<u64>);
+#[derive(Default)]
+struct Seen {
+    id: Option<u64>,
+    method: bool,
+}
+
+struct Members<'a>(&'a mut Seen);
 
 impl<'de> Visitor<'de> for Members<'_> {
     type Value = ();
@@ -107,8 +173,9 @@ impl<'de> Visitor<'de> for Members<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
             if name == "id" {
-                *self.0 = map.next_value::<serde_json::Number>()?.as_u64();
+                self.0.id = map.next_value::<serde_json::Number>()?.as_u64();
             } else {
+                self.0.method |= name == "method";
                 map.next_value::<IgnoredAny>()?;
             }
         }
@@ -143,6 +210,7 @@ mod tests {
         check(r#"{"id":"7","result":{}}"#, None);
         check(r#"{"id":-7,"result":{}}"#, None);
         check(r#"[{"id":7}]"#, None);
+        check(r#"{"id":7,"method":"ping"}"#, None);
         check("no JSON", None);
     }
 

@@ -261,7 +261,7 @@ impl Inlet {
         loop {
             match self.next().await {
                 Heard::Lost(lost) => return lost,
-                Heard::Frame { .. } | Heard::TooLong { .. } => {}
+                Heard::Frame { .. } | Heard::TooLong { .. } | Heard::Refused { .. } | Heard::Over { .. } => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Servers behind the gateway that are real processes: `fixtures/mcp_server.py`, plain or hostile.
 
+mod http;
 mod stdio;
 
 use std::{future::Future, path::Path, time::Duration};

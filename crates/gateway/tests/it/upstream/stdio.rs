@@ -37,20 +37,23 @@ impl Link {
     }
 
     async fn frame(&mut self) -> Json {
-        match self.next().await {
-            Heard::Frame {
-                bytes,
-                via: Via::Shared,
-            } => serde_json::from_slice(&bytes).expect("JSON"),
-            other @ (Heard::Frame { .. } | Heard::TooLong { .. } | Heard::Lost(_)) => panic!("{other:?}"),
-        }
+        let heard = self.next().await;
+        let Heard::Frame {
+            bytes,
+            via: Via::Shared,
+        } = heard
+        else {
+            panic!("{heard:?}");
+        };
+        serde_json::from_slice(&bytes).expect("JSON")
     }
 
     async fn lost(&mut self) -> Lost {
-        match self.next().await {
-            Heard::Lost(lost) => lost,
-            other @ (Heard::Frame { .. } | Heard::TooLong { .. }) => panic!("{other:?}"),
-        }
+        let heard = self.next().await;
+        let Heard::Lost(lost) = heard else {
+            panic!("{heard:?}");
+        };
+        lost
     }
 
     async fn close(self) -> Lost {
@@ -101,7 +104,9 @@ async fn a_server_that_never_stops_its_noise_is_ended() {
             match link.next().await {
                 Heard::Lost(lost) => break lost,
                 Heard::TooLong { reply_to } => assert_eq!(reply_to, None),
-                Heard::Frame { bytes, .. } => panic!("{} bytes", bytes.len()),
+                other @ (Heard::Frame { .. } | Heard::Refused { .. } | Heard::Over { .. }) => {
+                    panic!("{other:?}")
+                }
             }
         };
         assert_eq!((lost.why, lost.confirmed), (Why::Noise, true), "{tool}");
