@@ -113,6 +113,7 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
                 config::TaskUse::Optional => reply::TaskSupport::Optional,
                 config::TaskUse::Forbidden => reply::TaskSupport::Forbidden,
             },
+            relayed: None,
         },
         rule: ToolRule {
             mirrors: header::mirrors(&raw(&tool.args.schema)?).map_err(|error| error.to_string())?,

@@ -28,7 +28,7 @@ use longhaul_core::{Millis, Span, TaskId};
 use longhaul_engine::{Engine, transact::Proposal};
 use longhaul_mcp::{
     Incoming, Reply, Request, RpcError,
-    reply::{Cache, CacheScope, Discovery, ToolPage},
+    reply::{Cache, CacheScope, Discovery, Relays, ToolPage},
     request::Takes,
     rpc_error::{Refusal, RefusalCode, Who},
 };
@@ -258,6 +258,8 @@ impl Dispatch {
             Request::GetTask { task } => self.get(caller, session, &task).await,
             Request::UpdateTask { task, responses } => self.update(caller, &task, responses).await,
             Request::CancelTask { task } => self.cancel(caller, &task).await,
+            // Nothing is offered that another server would answer.
+            Request::Relay(relay) => Err(RpcError::method_not_found(relay.method.as_str())),
             Request::Listen(filter) => {
                 let limits = &self.inner.settings.listen;
                 return match self.inner.streams.take(&caller.owner, 0, limits.caps()) {
@@ -306,6 +308,7 @@ impl Dispatch {
             // The catalog is made once.
             tools_change: false,
             logging: true,
+            relays: Relays::default(),
             instructions: Some(INSTRUCTIONS.to_owned()),
             cache: self.cache(),
         }

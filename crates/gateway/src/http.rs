@@ -28,6 +28,7 @@ use longhaul_mcp::{
     frame::Frame,
     header::Headers,
     meta::KEY_BYTES_MAX,
+    reply::Relays,
     scan,
 };
 
@@ -100,6 +101,7 @@ impl Shared {
         then(&Offer {
             tasks: true,
             tasks_list: true,
+            relays: Relays::default(),
             strict_headers: self.limits.strict_headers,
             limits: self.limits.scan,
             tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),

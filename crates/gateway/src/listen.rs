@@ -128,8 +128,8 @@ impl Listener {
             }
         }
         listener.acknowledges = Some(Filter {
-            tools_list_changed: false,
             tasks: filter.tasks.is_some().then_some(named),
+            ..Filter::default()
         });
         listener
     }

@@ -18,6 +18,7 @@ use longhaul_mcp::{
     edge::{self, Edge, Offer, Opening, Received},
     frame::Frame,
     malformed::Malformed,
+    reply::Relays,
     request::{Answer, Notice},
     rpc_error::{Data, Refusal, RefusalCode, Who},
     scan,
@@ -208,6 +209,7 @@ impl Connection {
         let offer = Offer {
             tasks: true,
             tasks_list: true,
+            relays: Relays::default(),
             strict_headers: false,
             limits: self.stdio.limits.scan,
             tool: &|name| catalog.entry(name).map(|entry| &entry.rule),

@@ -9,7 +9,7 @@ use crate::{
     header::Headers,
     malformed::{Malformed, Rule},
     meta,
-    reply::{Discovery, Push, Reply},
+    reply::{Discovery, Push, Relays, Reply},
     request::{Message, RequestId, ToolRule},
     rpc_error::RpcError,
     scan::Limits,
@@ -24,6 +24,8 @@ pub struct Offer<'a> {
     pub tasks: bool,
     /// A session's client may list its own tasks: its caller is identified.
     pub tasks_list: bool,
+    /// What there is beside tools.
+    pub relays: Relays,
     /// Refuse a request about a task that lacks its `Mcp-Name`, instead of serving it.
     pub strict_headers: bool,
     /// For the scan.

@@ -160,6 +160,10 @@ impl Obj {
         }
     }
 
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.0.iter().any(|(_, value)| value.text() == "null")
+    }
+
     /// The members that are not null.
     pub(crate) fn without_nulls(mut self) -> Obj {
         self.0.retain(|(_, value)| value.text() != "null");

@@ -30,5 +30,5 @@ mod token;
 pub use hygiene::clean;
 pub use malformed::Malformed;
 pub use reply::{Push, Reply, TaskView, Tool};
-pub use request::{Client, Incoming, Message, Notice, Request, RequestId, ToolRule};
+pub use request::{Client, Incoming, Message, Notice, Relay, Request, RequestId, ToolRule};
 pub use rpc_error::RpcError;

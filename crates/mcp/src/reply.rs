@@ -6,7 +6,7 @@
 use longhaul_core::{Millis, Phase, QuestionKey};
 
 use crate::{
-    frame::Raw,
+    frame::{Obj, Raw},
     request::{Filter, LogLevel, ProgressToken, RequestId},
     rpc_error::RpcError,
 };
@@ -47,6 +47,14 @@ pub enum Reply {
     Ack,
     /// The orderly end of a [`crate::Request::Listen`] (B-49).
     ListenEnded,
+    /// To [`crate::Request::Relay`]: the result that a server behind gave.
+    Relayed {
+        /// A JSON object as it was written.
+        result: Raw,
+        /// How the reply may be cached where the server does not say; `None` for methods whose replies are not
+        /// cached ([`crate::request::RelayMethod::is_cacheable`]).
+        cache: Option<Cache>,
+    },
     /// No.
     Error(RpcError),
 }
@@ -66,7 +74,8 @@ impl Reply {
             | Reply::Tasks(_)
             | Reply::Cancelled { .. }
             | Reply::Ack
-            | Reply::ListenEnded => None,
+            | Reply::ListenEnded
+            | Reply::Relayed { .. } => None,
         }
     }
 }
@@ -80,6 +89,15 @@ pub enum Push {
     Task(TaskView),
     /// The list of tools changed, for a subscription that asked.
     ToolsChanged,
+    /// The list of prompts changed.
+    PromptsChanged,
+    /// The list of resources changed.
+    ResourcesChanged,
+    /// A resource changed that the client subscribed to.
+    ResourceUpdated {
+        /// Which.
+        uri: String,
+    },
     /// Progress of a call, for a client that gave a token (B-55, A-34).
     Progress {
         /// The client's token.
@@ -125,10 +143,29 @@ pub struct Discovery {
     pub tools_change: bool,
     /// Log messages of a call are sent to clients that set a level.
     pub logging: bool,
+    /// What there is beside tools.
+    pub relays: Relays,
     /// For the model: how to use the server.
     pub instructions: Option<String>,
     /// How the reply may be cached.
     pub cache: Cache,
+}
+
+/// What servers behind offer beside tools. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Relays {
+    /// There are prompts.
+    pub prompts: bool,
+    /// Listeners are told when their list changes.
+    pub prompts_change: bool,
+    /// There are resources.
+    pub resources: bool,
+    /// Listeners are told when their list changes.
+    pub resources_change: bool,
+    /// Clients are told when a resource changes that they subscribed to.
+    pub subscribe: bool,
+    /// Arguments of prompts and templates can be completed.
+    pub completions: bool,
 }
 
 /// How a reply may be cached (B-51).
@@ -186,6 +223,9 @@ pub struct Tool {
     pub annotations: Annotations,
     /// Whether a call becomes a task.
     pub task_support: TaskSupport,
+    /// The definition of the server behind, as it wrote it. It is listed whole, but for the name, the output schema
+    /// and the support of tasks, which are as said above; the other members above are then not shown.
+    pub relayed: Option<Obj>,
 }
 
 /// Hints about a tool's effects. `None`: nothing is said, and the client assumes the worst.

@@ -8,7 +8,11 @@ use std::fmt;
 use longhaul_core::QuestionKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::{frame::Raw, header::Mirror};
+use crate::{
+    frame::{Obj, Raw},
+    header::Mirror,
+    reply::Relays,
+};
 
 /// One frame from a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,6 +202,8 @@ pub enum Request {
     },
     /// Tell me when something changes.
     Listen(Filter),
+    /// Something that a server behind answers, and Longhaul only passes on.
+    Relay(Relay),
 }
 
 impl Request {
@@ -211,6 +217,7 @@ impl Request {
             | Request::ListTasks { .. }
             | Request::TaskResult { .. }
             | Request::Listen(_)
+            | Request::Relay(_)
             | Request::SetLogLevel(_)
             | Request::CallTool(_)
             | Request::UpdateTask { .. }
@@ -227,7 +234,8 @@ impl Request {
             | Request::ListTasks { .. }
             | Request::GetTask { .. }
             | Request::TaskResult { .. }
-            | Request::Listen(_) => true,
+            | Request::Listen(_)
+            | Request::Relay(_) => true,
             Request::SetLogLevel(_)
             | Request::CallTool(_)
             | Request::UpdateTask { .. }
@@ -262,6 +270,123 @@ pub struct CallTool {
     /// Tasks that the call says it relates to, unchecked: foreign and unknown ones are treated as absent
     /// (C-51). At most 16.
     pub related_tasks: Vec<String>,
+    /// The other members of the parameters as they were written, `_meta` whole: what a server behind is sent
+    /// besides.
+    pub rest: Obj,
+}
+
+/// A request that a server behind answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relay {
+    /// What is asked.
+    pub method: RelayMethod,
+    /// What it is asked of: this finds the server.
+    pub subject: Subject,
+    /// The parameters as they were written; `None` when there were none.
+    pub params: Option<Obj>,
+    /// The client wants progress on this request's own stream.
+    pub progress_token: Option<ProgressToken>,
+    /// The client wants log messages of at least this level on this request's own stream.
+    pub log_level: Option<LogLevel>,
+}
+
+/// What a relayed request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A list, from this place on.
+    List {
+        /// Where the page before ended. An empty one is a cursor too (B-53).
+        cursor: Option<String>,
+    },
+    /// A resource, or a template of some.
+    Resource {
+        /// Its URI.
+        uri: String,
+    },
+    /// A prompt.
+    Prompt {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The methods that are passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RelayMethod {
+    /// Which resources are there?
+    ListResources,
+    /// Which kinds of resources are there?
+    ListTemplates,
+    /// What is in this resource?
+    ReadResource,
+    /// Tell me when this resource changes. Of sessions only.
+    Subscribe,
+    /// Do not tell me any more. Of sessions only.
+    Unsubscribe,
+    /// Which prompts are there?
+    ListPrompts,
+    /// What does this prompt say?
+    GetPrompt,
+    /// How could this argument go on?
+    Complete,
+}
+
+impl RelayMethod {
+    /// All of them.
+    pub const ALL: [RelayMethod; 8] = [
+        RelayMethod::ListResources,
+        RelayMethod::ListTemplates,
+        RelayMethod::ReadResource,
+        RelayMethod::Subscribe,
+        RelayMethod::Unsubscribe,
+        RelayMethod::ListPrompts,
+        RelayMethod::GetPrompt,
+        RelayMethod::Complete,
+    ];
+
+    /// The method as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RelayMethod::ListResources => "resources/list",
+            RelayMethod::ListTemplates => "resources/templates/list",
+            RelayMethod::ReadResource => "resources/read",
+            RelayMethod::Subscribe => "resources/subscribe",
+            RelayMethod::Unsubscribe => "resources/unsubscribe",
+            RelayMethod::ListPrompts => "prompts/list",
+            RelayMethod::GetPrompt => "prompts/get",
+            RelayMethod::Complete => "completion/complete",
+        }
+    }
+
+    /// Whether the reply says for how long it may be kept (B-51).
+    pub fn is_cacheable(self) -> bool {
+        match self {
+            RelayMethod::ListResources
+            | RelayMethod::ListTemplates
+            | RelayMethod::ReadResource
+            | RelayMethod::ListPrompts => true,
+            RelayMethod::Subscribe
+            | RelayMethod::Unsubscribe
+            | RelayMethod::GetPrompt
+            | RelayMethod::Complete => false,
+        }
+    }
+
+    /// The method that is written so, where it is offered.
+    pub(crate) fn offered(name: &str, relays: &Relays) -> Option<RelayMethod> {
+        let method = RelayMethod::ALL
+            .into_iter()
+            .find(|method| method.as_str() == name)?;
+        let is_offered = match method {
+            RelayMethod::ListResources | RelayMethod::ListTemplates | RelayMethod::ReadResource => {
+                relays.resources
+            }
+            RelayMethod::Subscribe | RelayMethod::Unsubscribe => relays.subscribe,
+            RelayMethod::ListPrompts | RelayMethod::GetPrompt => relays.prompts,
+            RelayMethod::Complete => relays.completions,
+        };
+        is_offered.then_some(method)
+    }
 }
 
 /// What a tool demands of the frame that calls it.
@@ -298,6 +423,12 @@ impl Response {
 pub struct Filter {
     /// Changes of the list of tools.
     pub tools_list_changed: bool,
+    /// Changes of the list of prompts.
+    pub prompts_list_changed: bool,
+    /// Changes of the list of resources.
+    pub resources_list_changed: bool,
+    /// Changes of these resources, by their URIs.
+    pub resources: Vec<String>,
     /// Tasks by their sealed ids, as they were sent. `None`: tasks were not asked for, which is not the same as
     /// an empty list (C-36).
     pub tasks: Option<Vec<String>>,

@@ -20,6 +20,10 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// A fault of the server.
 pub const INTERNAL_ERROR: i64 = -32603;
+/// No such resource; of sessions only, and only passed on (B-11).
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// A link must be opened first; of sessions only, and only passed on.
+pub const LINK_REQUIRED: i64 = -32042;
 /// A header does not say what the body says (B-22).
 pub const HEADER_MISMATCH: i64 = -32020;
 /// The client did not declare what the request needs (B-6).

@@ -9,7 +9,7 @@ use crate::{
     clean,
     frame::{Obj, Raw},
     meta,
-    reply::{Annotations, Progress, TaskView},
+    reply::{Annotations, Discovery, Progress, TaskView, Tool},
     request::{LogLevel, RequestId},
     rpc_error::{Data, RpcError},
 };
@@ -82,6 +82,49 @@ pub(crate) fn server_info() -> Obj {
     info.set("name", "longhaul");
     info.set("version", env!("CARGO_PKG_VERSION"));
     info
+}
+
+/// What there is, as far as both generations say it alike.
+pub(crate) fn capabilities(discovery: &Discovery) -> Obj {
+    let relays = &discovery.relays;
+    let mut capabilities = Obj::default();
+    let mut offer = |part: &str, is_there: bool, says: &[(&str, bool)]| {
+        if !is_there {
+            return;
+        }
+        capabilities.edit(part, |members| {
+            for (member, _) in says.iter().filter(|(_, is_so)| *is_so) {
+                members.set(member, &true);
+            }
+        });
+    };
+    offer("tools", true, &[("listChanged", discovery.tools_change)]);
+    offer(
+        "prompts",
+        relays.prompts,
+        &[("listChanged", relays.prompts_change)],
+    );
+    let resources = [
+        ("subscribe", relays.subscribe),
+        ("listChanged", relays.resources_change),
+    ];
+    offer("resources", relays.resources, &resources);
+    offer("completions", relays.completions, &[]);
+    offer("logging", discovery.logging, &[]);
+    capabilities
+}
+
+/// A tool as its server defines it, with the edits that both generations share: its name among all servers, and
+/// no output schema where none is shown.
+pub(crate) fn relayed_tool(definition: &Obj, tool: &Tool) -> Obj {
+    let mut out = definition.clone();
+    if out.get::<String>("name").as_ref() != Some(&tool.name) {
+        out.set("name", &tool.name);
+    }
+    if tool.output_schema.is_none() {
+        drop(out.take("outputSchema"));
+    }
+    out
 }
 
 /// A tool's hints; `None` when nothing is said.

@@ -88,6 +88,11 @@ impl Version {
         self >= Version::V2025_03_26
     }
 
+    /// A server says whether it completes arguments.
+    pub fn has_completions(self) -> bool {
+        self >= Version::V2025_03_26
+    }
+
     /// Progress is told in words, too.
     pub fn has_progress_messages(self) -> bool {
         self >= Version::V2025_03_26

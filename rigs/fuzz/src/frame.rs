@@ -5,7 +5,7 @@ use longhaul_mcp::{
     Client, Message, Reply, RpcError, ToolRule,
     edge::{self, Edge, Offer, Peer, Received, Version},
     frame::{Frame, Obj, Raw},
-    reply::{Cache, CacheScope, Discovery},
+    reply::{Cache, CacheScope, Discovery, Relays},
     request::{Answers, Asked},
     scan::Limits,
 };
@@ -106,6 +106,7 @@ fn receive(frame: &Frame, peer: Option<&Peer>) {
         let offer = Offer {
             tasks,
             tasks_list: tasks,
+            relays: RELAYS,
             strict_headers: tasks,
             limits: Limits::default(),
             tool: &tool,
@@ -154,11 +155,21 @@ fn accepted(frame: &Frame, edge: Edge, received: &Received) {
     }
 }
 
+const RELAYS: Relays = Relays {
+    prompts: true,
+    prompts_change: true,
+    resources: true,
+    resources_change: true,
+    subscribe: true,
+    completions: true,
+};
+
 const DISCOVERY: Discovery = Discovery {
     tasks: true,
     tasks_list: true,
     tools_change: true,
     logging: true,
+    relays: RELAYS,
     instructions: None,
     cache: Cache {
         ttl_ms: 0,

@@ -12,6 +12,7 @@ use longhaul_mcp::{
     frame::{Frame, Obj, Raw},
     header::{Headers, mirrors},
     malformed::{Malformed, Rule},
+    reply::Relays,
     scan::Limits,
 };
 use serde_json::Value;
@@ -98,6 +99,7 @@ fn receive(pairs: &Pairs, frame: &Frame) -> Option<Result<Received, Malformed>> 
     let offer = Offer {
         tasks: true,
         tasks_list: true,
+        relays: Relays::default(),
         strict_headers: true,
         limits: Limits::default(),
         tool: &|name| (name == "mirrored").then_some(&*RULE),

@@ -4,7 +4,7 @@ use futures_util::{StreamExt as _, stream, stream::BoxStream};
 use longhaul_core::{Millis, Outcome, Phase, QuestionKey};
 use longhaul_mcp::{
     Client, Reply as McpReply, RpcError,
-    frame::Raw,
+    frame::{Obj, Raw},
     request::{Answers, CallTool, Response, Takes},
     rpc_error::{self, Data},
 };
@@ -119,6 +119,7 @@ impl Backend for Dispatch {
                 progress_token: None,
                 log_level: None,
                 related_tasks: Vec::new(),
+                rest: Obj::default(),
             };
             let (task, joined) = self.begin(&caller, client, request).await.map_err(refused)?;
             let found = self
@@ -490,7 +491,8 @@ fn refused(reply: Box<McpReply>) -> Error {
         | McpReply::Tasks(_)
         | McpReply::Cancelled { .. }
         | McpReply::Ack
-        | McpReply::ListenEnded => Error::internal(),
+        | McpReply::ListenEnded
+        | McpReply::Relayed { .. } => Error::internal(),
     }
 }
 

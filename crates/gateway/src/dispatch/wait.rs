@@ -94,6 +94,7 @@ pub(super) fn listing() -> Listing {
             ..Annotations::default()
         },
         task_support: TaskSupport::Forbidden,
+        relayed: None,
     }
 }
 

@@ -351,6 +351,9 @@ fn asked_by(push: &Push) -> Option<u32> {
         Push::Acknowledged(_)
         | Push::Task(_)
         | Push::ToolsChanged
+        | Push::PromptsChanged
+        | Push::ResourcesChanged
+        | Push::ResourceUpdated { .. }
         | Push::Progress { .. }
         | Push::Withdrawn { .. }
         | Push::Log { .. } => None,

@@ -35,6 +35,7 @@ fn naming(task: &str, like: &Request) -> Option<Request> {
         | Request::SetLogLevel(_)
         | Request::ListTools { .. }
         | Request::ListTasks { .. }
+        | Request::Relay(_)
         | Request::CallTool(_) => None,
         Request::GetTask { .. } => Some(Request::GetTask { task }),
         Request::TaskResult { .. } => Some(Request::TaskResult { task }),

@@ -397,6 +397,7 @@ pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
             output_schema: None,
             annotations: Annotations::default(),
             task_support: support,
+            relayed: None,
         },
         rule: ToolRule {
             requires_task: support == TaskSupport::Required,

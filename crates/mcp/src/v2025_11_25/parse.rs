@@ -9,7 +9,8 @@ use crate::{
     meta::{self, Members},
     params::{Params, notice},
     request::{
-        Answer, Answers, Asked, CallTool, Client, Incoming, Message, Notice, Request, RequestId, Takes,
+        Answer, Answers, Asked, CallTool, Client, Incoming, Message, Notice, Relay, RelayMethod, Request,
+        RequestId, Takes,
     },
 };
 
@@ -85,11 +86,17 @@ pub fn parse(frame: Frame, peer: &Peer, offer: &Offer<'_>) -> Result<Message, Ma
         Frame::Notification { method, params } => Ok(Message::Notice(notice(&method, params.as_ref()))),
         Frame::Request { id, method, params } => {
             // Clients of sessions write an absent member as null, too.
-            let params = params.map(Obj::without_nulls);
+            let has_nulls = params.as_ref().is_some_and(Obj::has_nulls);
+            let without = params
+                .as_ref()
+                .filter(|_| has_nulls)
+                .cloned()
+                .map(Obj::without_nulls);
             let reader = Reader {
                 peer,
                 offer,
-                params: Params(params.as_ref()),
+                params: Params(without.as_ref().or(params.as_ref())),
+                written: Params(params.as_ref()),
             };
             match reader.read(&method) {
                 Ok((request, client)) => Ok(Message::Request(Box::new(Incoming {
@@ -114,12 +121,15 @@ enum Method {
     TaskResult,
     ListTasks,
     CancelTask,
+    Relay(RelayMethod),
 }
 
 struct Reader<'a, 'o> {
     peer: &'a Peer,
     offer: &'a Offer<'o>,
     params: Params<'a>,
+    /// What a server behind is sent.
+    written: Params<'a>,
 }
 
 impl Reader<'_, '_> {
@@ -163,7 +173,7 @@ impl Reader<'_, '_> {
             "tasks/result" if has_tasks => Some(Method::TaskResult),
             "tasks/list" if has_tasks && self.offer.tasks_list => Some(Method::ListTasks),
             "tasks/cancel" if has_tasks => Some(Method::CancelTask),
-            _ => None,
+            other => RelayMethod::offered(other, &self.offer.relays).map(Method::Relay),
         }
     }
 
@@ -188,6 +198,13 @@ impl Reader<'_, '_> {
             Method::CancelTask => Ok(Request::CancelTask {
                 task: self.params.text("taskId")?,
             }),
+            Method::Relay(method) => Ok(Request::Relay(Relay {
+                method,
+                subject: self.params.subject(method)?,
+                params: self.written.0.cloned(),
+                progress_token: meta.progress_token()?,
+                log_level: None,
+            })),
         }
     }
 
@@ -214,6 +231,7 @@ impl Reader<'_, '_> {
             progress_token: meta.progress_token()?,
             log_level: None,
             related_tasks: Vec::new(),
+            rest: self.written.rest(),
         })
     }
 

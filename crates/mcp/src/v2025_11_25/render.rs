@@ -31,14 +31,9 @@ pub fn render_malformed(malformed: &Malformed) -> Vec<u8> {
 /// The frame of the reply to `initialize` (A-6, A-35, D-13).
 pub fn opened(discovery: &Discovery, opening: &Opening) -> Vec<u8> {
     let version = opening.peer.version;
-    let mut capabilities = Obj::default();
-    capabilities.edit("tools", |tools| {
-        if discovery.tools_change {
-            tools.set("listChanged", &true);
-        }
-    });
-    if discovery.logging {
-        capabilities.edit("logging", |_| {});
+    let mut capabilities = shape::capabilities(discovery);
+    if !version.has_completions() {
+        drop(capabilities.take("completions"));
     }
     if discovery.tasks && version.has_tasks() {
         capabilities.edit("tasks", |tasks| {
@@ -67,6 +62,15 @@ pub fn push(push: &Push, version: Version) -> Vec<u8> {
         // the full task; its id says already which it is.
         Push::Task(view) => shape::notification("notifications/tasks/status", &task::flat(view)),
         Push::ToolsChanged => shape::notification("notifications/tools/list_changed", &Obj::default()),
+        Push::PromptsChanged => shape::notification("notifications/prompts/list_changed", &Obj::default()),
+        Push::ResourcesChanged => {
+            shape::notification("notifications/resources/list_changed", &Obj::default())
+        }
+        Push::ResourceUpdated { uri } => {
+            let mut params = Obj::default();
+            params.set("uri", uri);
+            shape::notification("notifications/resources/updated", &params)
+        }
         Push::Progress {
             token,
             progress,
@@ -141,6 +145,14 @@ fn result(reply: &Reply, version: Version) -> Result<Obj, RpcError> {
             task::status(&task.phase)
         ))),
         Reply::Ack => Ok(Obj::default()),
+        // D-8: sessions know no kinds of results, and no freshness.
+        Reply::Relayed { result, cache: _ } => {
+            let mut result = shape::object(result.text().as_bytes())?;
+            for member in ["resultType", "ttlMs", "cacheScope"] {
+                drop(result.take(member));
+            }
+            Ok(result)
+        }
         // A session's client is asked by a request of ours, finds out at `initialize`, and has no subscriptions.
         Reply::InputRequired { .. } | Reply::Discover(_) | Reply::ListenEnded => Err(shape::out_of_place()),
         Reply::Error(error) => Err(error.clone()),
@@ -169,6 +181,9 @@ fn tools(page: &ToolPage, version: Version) -> Obj {
 
 /// no more than the version has.
 fn tool(tool: &Tool, version: Version) -> Obj {
+    if let Some(definition) = &tool.relayed {
+        return relayed_tool(definition, tool, version);
+    }
     let mut out = Obj::default();
     out.set("name", &tool.name);
     if version.has_titles() {
@@ -190,6 +205,31 @@ fn tool(tool: &Tool, version: Version) -> Obj {
         && let Some(support) = support(tool.task_support)
     {
         out.edit("execution", |execution| execution.set("taskSupport", support));
+    }
+    out
+}
+
+/// A server's own definition passes whole, whatever the version has; only what would make a client act wrongly
+/// is taken out.
+fn relayed_tool(definition: &Obj, tool: &Tool, version: Version) -> Obj {
+    let mut out = shape::relayed_tool(definition, tool);
+    let is_kept = version.has_output_schema() && out.raw("outputSchema").is_some_and(is_of_objects);
+    if !is_kept {
+        drop(out.take("outputSchema"));
+    }
+    let support = support(tool.task_support).filter(|_| version.has_tasks());
+    match support {
+        Some(support) => out.edit("execution", |execution| execution.set("taskSupport", support)),
+        None if out.raw("execution").is_some() => {
+            out.edit("execution", |execution| drop(execution.take("taskSupport")));
+            if out
+                .obj("execution")
+                .is_some_and(|execution| execution.0.is_empty())
+            {
+                drop(out.take("execution"));
+            }
+        }
+        None => {}
     }
     out
 }

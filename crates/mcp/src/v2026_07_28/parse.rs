@@ -6,11 +6,13 @@ use crate::{
     clean,
     edge::Offer,
     frame::{Frame, Obj, Raw},
-    header::Headers,
+    header::{self, Headers},
     malformed::{Malformed, Rule},
     meta::Meta,
     params::{Params, notice},
-    request::{CallTool, Filter, Incoming, Message, Request, RequestId, Response, ToolRule},
+    request::{
+        CallTool, Filter, Incoming, Message, Relay, RelayMethod, Request, RequestId, Response, ToolRule,
+    },
 };
 
 /// Reads a frame of this generation. `headers` are those of its HTTP request; `None` on stdio, where there are
@@ -46,6 +48,7 @@ enum Method {
     UpdateTask,
     CancelTask,
     Listen,
+    Relay(RelayMethod),
 }
 
 impl Method {
@@ -58,7 +61,9 @@ impl Method {
             "tasks/get" if offer.tasks => Some(Method::GetTask),
             "tasks/update" if offer.tasks => Some(Method::UpdateTask),
             "tasks/cancel" if offer.tasks => Some(Method::CancelTask),
-            _ => None,
+            // K-14: here a client subscribes by listening.
+            "resources/subscribe" | "resources/unsubscribe" => None,
+            other => RelayMethod::offered(other, &offer.relays).map(Method::Relay),
         }
     }
 }
@@ -100,14 +105,13 @@ impl Reader<'_, '_> {
 
     /// B-21, C-46. True when the header is absent where that is let pass.
     fn check_name_header(&self, method: Method) -> Result<bool, Rule> {
-        let (member, is_lenient) = match method {
-            Method::CallTool => ("name", false),
-            Method::GetTask | Method::UpdateTask | Method::CancelTask => {
-                ("taskId", !self.offer.strict_headers)
+        let is_lenient = match method {
+            Method::GetTask | Method::UpdateTask | Method::CancelTask => !self.offer.strict_headers,
+            Method::CallTool | Method::Relay(_) | Method::Discover | Method::ListTools | Method::Listen => {
+                false
             }
-            Method::Discover | Method::ListTools | Method::Listen => return Ok(false),
         };
-        let Some(headers) = self.headers else {
+        let (Some(headers), Some(member)) = (self.headers, header::named_by(self.method)) else {
             return Ok(false);
         };
         // A body without the name is refused with the other parameters.
@@ -143,7 +147,7 @@ impl Reader<'_, '_> {
             Method::GetTask | Method::UpdateTask | Method::CancelTask => true,
             Method::CallTool => self.tool_rule(method).is_some_and(|tool| tool.requires_task),
             Method::Listen => self.offer.tasks && self.asks_for_tasks(),
-            Method::Discover | Method::ListTools => false,
+            Method::Discover | Method::ListTools | Method::Relay(_) => false,
         };
         if needs_tasks && !meta.declares_tasks() {
             Err(Rule::NeedsTasks)
@@ -177,6 +181,13 @@ impl Reader<'_, '_> {
                 task: self.params.text("taskId")?,
             }),
             Method::Listen => self.filter().map(Request::Listen),
+            Method::Relay(method) => Ok(Request::Relay(Relay {
+                method,
+                subject: self.params.subject(method)?,
+                params: self.params.0.cloned(),
+                progress_token: meta.members.progress_token()?,
+                log_level: meta.members.log_level()?,
+            })),
         }
     }
 
@@ -193,6 +204,7 @@ impl Reader<'_, '_> {
             progress_token: meta.members.progress_token()?,
             log_level: meta.members.log_level()?,
             related_tasks: meta.members.related_tasks(),
+            rest: self.params.rest(),
         })
     }
 
@@ -224,10 +236,16 @@ impl Reader<'_, '_> {
             .0
             .and_then(|params| params.obj("notifications"))
             .ok_or(bad("an object"))?;
-        let tools = match asked.raw("toolsListChanged").map(Raw::read::<bool>) {
-            None => false,
-            Some(Ok(wanted)) => wanted,
-            Some(Err(_)) => return Err(bad("an object whose `toolsListChanged` is a boolean")),
+        let wants = |member| match asked.raw(member).map(Raw::read::<bool>) {
+            None => Ok(false),
+            Some(Ok(wanted)) => Ok(wanted),
+            Some(Err(_)) => Err(bad("an object whose `…ListChanged` are booleans")),
+        };
+        let resources = match asked.raw("resourceSubscriptions").map(Raw::read::<Vec<String>>) {
+            None => Vec::new(),
+            Some(Ok(uris)) if self.offer.relays.subscribe => uris,
+            Some(Ok(_)) => Vec::new(),
+            Some(Err(_)) => return Err(bad("an object whose `resourceSubscriptions` are strings")),
         };
         let tasks = match asked.raw("taskIds").map(Raw::read::<Vec<String>>) {
             None => None,
@@ -235,7 +253,10 @@ impl Reader<'_, '_> {
             Some(Err(_)) => return Err(bad("an object whose `taskIds` are strings")),
         };
         Ok(Filter {
-            tools_list_changed: tools,
+            tools_list_changed: wants("toolsListChanged")?,
+            prompts_list_changed: wants("promptsListChanged")? && self.offer.relays.prompts_change,
+            resources_list_changed: wants("resourcesListChanged")? && self.offer.relays.resources_change,
+            resources,
             tasks,
         })
     }

@@ -50,6 +50,22 @@ pub fn push(push: &Push, stream: &RequestId) -> Vec<u8> {
             tag(&mut params, stream);
             ("notifications/tools/list_changed", params)
         }
+        Push::PromptsChanged => {
+            let mut params = Obj::default();
+            tag(&mut params, stream);
+            ("notifications/prompts/list_changed", params)
+        }
+        Push::ResourcesChanged => {
+            let mut params = Obj::default();
+            tag(&mut params, stream);
+            ("notifications/resources/list_changed", params)
+        }
+        Push::ResourceUpdated { uri } => {
+            let mut params = Obj::default();
+            params.set("uri", uri);
+            tag(&mut params, stream);
+            ("notifications/resources/updated", params)
+        }
         // A task's own progress stands in the task (C-37).
         Push::Progress {
             token,
@@ -105,7 +121,12 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
             tag(&mut result, id);
             result
         }
-        Reply::Error(error) => return Err(error.clone()),
+        Reply::Relayed { result, cache } => relayed(result, *cache)?,
+        Reply::Error(error) => {
+            let mut error = error.clone();
+            error.code = task::own_code(error.code);
+            return Err(error);
+        }
     };
     result.edit("_meta", |members| {
         members.set(meta::SERVER_INFO, &shape::server_info().to_raw())
@@ -113,16 +134,28 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
     Ok(result)
 }
 
-fn discover(discovery: &Discovery) -> Obj {
-    let mut capabilities = Obj::default();
-    capabilities.edit("tools", |tools| {
-        if discovery.tools_change {
-            tools.set("listChanged", &true);
-        }
-    });
-    if discovery.logging {
-        capabilities.edit("logging", |_| {});
+/// The result of a server behind. What this generation demands of every result is added where it is absent
+/// (B-8, B-51).
+fn relayed(result: &Raw, cache: Option<Cache>) -> Result<Obj, RpcError> {
+    let mut result = shape::object(result.text().as_bytes())?;
+    shape::take_from_meta(&mut result, meta::RELATED_TASK);
+    if result.raw("resultType").is_none() {
+        result = complete(result);
     }
+    if let Some(cache) = cache {
+        let mut ours = Obj::default();
+        set_cache(&mut ours, cache);
+        for member in ["ttlMs", "cacheScope"] {
+            if result.raw(member).is_none() {
+                result.set_some(member, ours.raw(member));
+            }
+        }
+    }
+    Ok(result)
+}
+
+fn discover(discovery: &Discovery) -> Obj {
+    let mut capabilities = shape::capabilities(discovery);
     if discovery.tasks {
         capabilities.edit("extensions", |map| map.edit(meta::TASKS_EXTENSION, |_| {}));
     }
@@ -145,6 +178,11 @@ fn tools(page: &ToolPage) -> Obj {
 
 /// B-54: this generation's tools say nothing of tasks; the server decides, call by call.
 fn tool(tool: &Tool) -> Obj {
+    if let Some(definition) = &tool.relayed {
+        let mut out = shape::relayed_tool(definition, tool);
+        drop(out.take("execution"));
+        return out;
+    }
     let mut out = Obj::default();
     out.set("name", &tool.name);
     out.set_some("title", tool.title.as_ref());
@@ -173,8 +211,17 @@ fn input_required(requests: &[InputRequest], state: Option<&str>) -> Obj {
 /// C-36: the ids that are followed, perhaps none; no member for what was not asked for.
 fn acknowledged(filter: &Filter) -> Obj {
     let mut out = Obj::default();
-    if filter.tools_list_changed {
-        out.set("toolsListChanged", &true);
+    for (member, is_honoured) in [
+        ("toolsListChanged", filter.tools_list_changed),
+        ("promptsListChanged", filter.prompts_list_changed),
+        ("resourcesListChanged", filter.resources_list_changed),
+    ] {
+        if is_honoured {
+            out.set(member, &true);
+        }
+    }
+    if !filter.resources.is_empty() {
+        out.set("resourceSubscriptions", &filter.resources);
     }
     out.set_some("taskIds", filter.tasks.as_ref());
     out

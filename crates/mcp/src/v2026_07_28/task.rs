@@ -7,7 +7,7 @@ use crate::{
     frame::Obj,
     meta,
     reply::TaskView,
-    rpc_error::{RpcError, cancelled_text, failed_text},
+    rpc_error::{self, RpcError, cancelled_text, failed_text},
     shape::{self, errored, loaded, shown, timestamp, whole_ms},
 };
 
@@ -45,7 +45,15 @@ pub(super) fn detailed(view: &TaskView) -> Result<Obj, RpcError> {
         Phase::Finished(Outcome::Returned { body, is_error: _ }) => {
             out.set("result", &called(loaded(body)?)?.to_raw());
         }
-        Phase::Finished(Outcome::Errored { body }) => out.set("error", &errored(body)?.to_raw()),
+        Phase::Finished(Outcome::Errored { body }) => {
+            let mut error = errored(body)?;
+            if let Some(code) = error.get::<i64>("code")
+                && own_code(code) != code
+            {
+                error.set("code", &own_code(code));
+            }
+            out.set("error", &error.to_raw());
+        }
         Phase::Finished(Outcome::Cancelled { by: _ }) => {}
         Phase::Finished(Outcome::Failed(reason)) => {
             let error = RpcError::failed(*reason);
@@ -67,6 +75,16 @@ pub(super) fn called(body: &[u8]) -> Result<Obj, RpcError> {
     }
     shape::take_from_meta(&mut result, meta::RELATED_TASK);
     Ok(result)
+}
+
+/// B-11: two codes of the older generation are never sent. What one of them says is bad parameters here; the other
+/// is for a way of asking that this generation does not have.
+pub(super) fn own_code(code: i64) -> i64 {
+    match code {
+        rpc_error::RESOURCE_NOT_FOUND => rpc_error::INVALID_PARAMS,
+        rpc_error::LINK_REQUIRED => rpc_error::INTERNAL_ERROR,
+        other => other,
+    }
 }
 
 fn status(phase: &Phase) -> &'static str {

@@ -6,6 +6,7 @@ use longhaul_mcp::{
     frame::Frame,
     header::Headers,
     malformed::Rule,
+    reply::Relays,
     rpc_error::{Refusal, RefusalCode, Who},
     scan::Limits,
 };
@@ -28,6 +29,7 @@ fn offer(then: impl FnOnce(&Offer<'_>) -> Result<Received, Malformed>) -> Result
     then(&Offer {
         tasks: true,
         tasks_list: true,
+        relays: Relays::default(),
         strict_headers: false,
         limits: Limits::default(),
         tool: &|_| None,

@@ -5,7 +5,7 @@ use longhaul_mcp::{
     Push, Reply, RequestId, RpcError, TaskView, Tool,
     frame::Raw,
     reply::{
-        Annotations, Cache, CacheScope, Discovery, InputRequest, OpenQuestion, Progress, TaskSupport,
+        Annotations, Cache, CacheScope, Discovery, InputRequest, OpenQuestion, Progress, Relays, TaskSupport,
         ToolPage,
     },
     request::{Filter, LogLevel, ProgressToken},
@@ -14,7 +14,7 @@ use longhaul_mcp::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Official, assert_is, raw, task};
+use crate::support::{EVERYTHING, Official, assert_is, raw, task};
 
 const PRIVATE: Cache = Cache {
     ttl_ms: 60_000,
@@ -70,6 +70,7 @@ fn discovery_names_versions_and_capabilities() {
         tasks_list: true,
         tools_change: true,
         logging: true,
+        relays: EVERYTHING,
         instructions: Some("Hi.".to_owned()),
         cache: PRIVATE,
     };
@@ -85,6 +86,9 @@ fn discovery_names_versions_and_capabilities() {
             "supportedVersions": ["2026-07-28"],
             "capabilities": {
                 "tools": { "listChanged": true },
+                "prompts": { "listChanged": true },
+                "resources": { "subscribe": true, "listChanged": true },
+                "completions": {},
                 "logging": {},
                 "extensions": { "io.modelcontextprotocol/tasks": {} },
             },
@@ -99,6 +103,7 @@ fn discovery_names_versions_and_capabilities() {
         tasks_list: false,
         tools_change: false,
         logging: false,
+        relays: Relays::default(),
         instructions: None,
         ..discovery
     };
@@ -120,6 +125,7 @@ fn a_listed_tool_says_nothing_of_tasks() {
             ..Annotations::default()
         },
         task_support: TaskSupport::Required,
+        relayed: None,
     };
     let bare = Tool {
         name: "b".to_owned(),
@@ -455,6 +461,7 @@ fn a_subscription_is_acknowledged_tagged_and_ended() {
     let filter = Filter {
         tools_list_changed: true,
         tasks: Some(Vec::new()),
+        ..Filter::default()
     };
     let shown = notification(&Push::Acknowledged(filter));
     assert_is(Official::Core, "SubscriptionsAcknowledgedNotification", &shown);

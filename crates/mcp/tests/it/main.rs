@@ -9,6 +9,7 @@ mod golden;
 mod header;
 mod malformed;
 mod parse;
+mod relay;
 mod scan;
 mod session;
 mod support;

@@ -221,14 +221,15 @@ fn a_listener_hears_only_what_it_asks_for_and_what_is_offered() {
         filter(all.clone(), true),
         Filter {
             tools_list_changed: true,
-            tasks
+            tasks,
+            ..Filter::default()
         }
     );
     assert_eq!(
         filter(all, false),
         Filter {
             tools_list_changed: true,
-            tasks: None
+            ..Filter::default()
         }
     );
     assert_eq!(filter(json!({ "taskIds": [] }), true).tasks, Some(Vec::new()));

@@ -13,6 +13,7 @@ use longhaul_mcp::{
     edge::{Offer, Version},
     frame::Frame,
     malformed::Rule,
+    reply::Relays,
     request::CallTool,
     scan::Limits,
     v2025_11_25::{self as sessions, push},
@@ -34,6 +35,7 @@ struct Sent {
     version: Version,
     tasks: bool,
     tasks_list: bool,
+    relays: Relays,
     tool: Option<ToolRule>,
 }
 
@@ -44,6 +46,7 @@ impl Sent {
             version: Version::LATEST,
             tasks: true,
             tasks_list: true,
+            relays: Relays::default(),
             tool: None,
         }
     }
@@ -57,6 +60,7 @@ impl Sent {
         let offer = Offer {
             tasks: self.tasks,
             tasks_list: self.tasks_list,
+            relays: self.relays,
             strict_headers: true,
             limits: Limits::default(),
             tool: &tool,

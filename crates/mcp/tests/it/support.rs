@@ -8,6 +8,7 @@ use longhaul_mcp::{
     edge::{Offer, Peer, Version},
     frame::{Frame, Raw},
     header::Headers,
+    reply::Relays,
     request::Asked,
     scan::Limits,
     v2026_07_28,
@@ -45,6 +46,7 @@ pub(crate) struct Post {
     pub(crate) headers: Option<Vec<(String, Vec<u8>)>>,
     pub(crate) strict: bool,
     pub(crate) tasks: bool,
+    pub(crate) relays: Relays,
     pub(crate) tool: Option<ToolRule>,
 }
 
@@ -55,6 +57,7 @@ impl Post {
             headers: None,
             strict: false,
             tasks: true,
+            relays: Relays::default(),
             tool: None,
         }
     }
@@ -66,6 +69,8 @@ impl Post {
         ];
         let named = match method {
             "tools/call" => params.get("name"),
+            "prompts/get" => params.get("name"),
+            "resources/read" => params.get("uri"),
             _ => params.get("taskId"),
         };
         if let Some(name) = named.and_then(Value::as_str) {
@@ -100,6 +105,7 @@ impl Post {
         let offer = Offer {
             tasks: self.tasks,
             tasks_list: self.tasks,
+            relays: self.relays,
             strict_headers: self.strict,
             ..offer(&tool)
         };
@@ -132,11 +138,22 @@ impl Post {
     }
 }
 
+/// All that there can be beside tools.
+pub(crate) const EVERYTHING: Relays = Relays {
+    prompts: true,
+    prompts_change: true,
+    resources: true,
+    resources_change: true,
+    subscribe: true,
+    completions: true,
+};
+
 /// Everything is offered, and no header may be missing.
 pub(crate) fn offer<'a>(tool: &'a dyn Fn(&str) -> Option<&'a ToolRule>) -> Offer<'a> {
     Offer {
         tasks: true,
         tasks_list: true,
+        relays: EVERYTHING,
         strict_headers: true,
         limits: Limits::default(),
         tool,

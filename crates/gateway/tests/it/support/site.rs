@@ -17,7 +17,7 @@ use longhaul_gateway::{
 };
 use longhaul_mcp::{
     Client, Incoming, Push, Reply, Request, RequestId,
-    frame::Raw,
+    frame::{Obj, Raw},
     reply::TaskSupport,
     request::{CallTool, ProgressToken, Takes},
 };
@@ -288,6 +288,7 @@ impl Server {
             progress_token: saying.progress.then_some(ProgressToken(RequestId::Integer(7))),
             log_level: None,
             related_tasks: Vec::new(),
+            rest: Obj::default(),
         };
         self.handle(caller, saying.client.clone(), Request::CallTool(call))
             .await

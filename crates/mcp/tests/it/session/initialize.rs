@@ -5,7 +5,7 @@ use longhaul_mcp::{
     edge::{Opening, Peer, Version},
     frame::{Frame, Obj},
     malformed::Rule,
-    reply::{Cache, CacheScope, Discovery},
+    reply::{Cache, CacheScope, Discovery, Relays},
     request::{Answers, Asked, Takes},
     scan::Limits,
     v2025_11_25::{self as sessions, open},
@@ -13,7 +13,7 @@ use longhaul_mcp::{
 use serde_json::{Value, json};
 
 use super::{LATEST, parsed};
-use crate::support::{Official, assert_is, frame, peer, raw};
+use crate::support::{EVERYTHING, Official, assert_is, frame, peer, raw};
 
 fn opening(params: &Value) -> Result<Opening, Malformed> {
     let params: Obj = raw(params).read().expect("an object");
@@ -205,6 +205,7 @@ pub(crate) fn everything() -> Discovery {
         tasks_list: true,
         tools_change: true,
         logging: true,
+        relays: EVERYTHING,
         instructions: Some("Long tools run as tasks.".to_owned()),
         cache: Cache {
             ttl_ms: 60_000,
@@ -234,6 +235,9 @@ fn initialize_is_answered_with_what_the_session_can_do() {
             "protocolVersion": "2025-11-25",
             "capabilities": {
                 "tools": { "listChanged": true },
+                "prompts": { "listChanged": true },
+                "resources": { "subscribe": true, "listChanged": true },
+                "completions": {},
                 "logging": {},
                 "tasks": { "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } },
             },
@@ -255,6 +259,7 @@ fn initialize_is_answered_with_what_the_session_can_do() {
         tasks: false,
         tools_change: false,
         logging: false,
+        relays: Relays::default(),
         instructions: None,
         ..everything()
     };
@@ -271,5 +276,7 @@ fn an_older_session_is_offered_no_tasks() {
         assert_eq!(shown["protocolVersion"], version.as_str());
         assert_eq!(shown["capabilities"].get("tasks").is_some(), version == LATEST);
         assert_eq!(shown["capabilities"]["tools"], json!({ "listChanged": true }));
+        let completes = shown["capabilities"].get("completions").is_some();
+        assert_eq!(completes, version > Version::V2024_11_05);
     }
 }

@@ -3,8 +3,9 @@
 use longhaul_mcp::{
     Client, Message, Notice, Request, RequestId,
     edge::{Offer, Version},
-    frame::{Frame, Raw},
+    frame::{Frame, Obj, Raw},
     malformed::Rule,
+    reply::Relays,
     request::{Asked, CallTool, LogLevel, ProgressToken, Takes},
     scan::Limits,
     v2025_11_25::parse,
@@ -99,6 +100,7 @@ fn a_call_says_all_it_can_say() {
         "CallToolRequest",
         &frame("tools/call", params.clone()),
     );
+    let members = raw(&params["_meta"]);
     let sent = Sent::new("tools/call", params);
     let incoming = sent.incoming();
     let client = &incoming.client;
@@ -116,6 +118,7 @@ fn a_call_says_all_it_can_say() {
         // The session has a level of its own (A-11).
         log_level: None,
         related_tasks: Vec::new(),
+        rest: Obj::parse(&format!(r#"{{"_meta":{}}}"#, members.text())).expect("an object"),
     };
     assert_eq!(sent.call(), expect);
 }
@@ -143,6 +146,7 @@ fn what_the_peer_said_is_known_on_every_request() {
     let offer = Offer {
         tasks: true,
         tasks_list: true,
+        relays: Relays::default(),
         strict_headers: false,
         limits: Limits::default(),
         tool: &|_| None,
@@ -405,10 +409,10 @@ fn notifications_want_no_reply() {
 fn a_member_that_is_null_is_absent() {
     let nulls = json!({ "name": "t", "arguments": null, "task": null, "_meta": null });
     let call = Sent::new("tools/call", nulls);
-    assert_eq!(
-        call.call(),
-        Sent::new("tools/call", json!({ "name": "t" })).call()
-    );
+    let mut absent = Sent::new("tools/call", json!({ "name": "t" })).call();
+    // A server behind reads what was written.
+    absent.rest.set("_meta", &());
+    assert_eq!(call.call(), absent);
     assert_eq!(call.incoming().client.takes, Takes::Never);
     let meta = json!({ "name": "t", "_meta": { "progressToken": null, "dev.longhaul/session": null } });
     assert_eq!(Sent::new("tools/call", meta).call().progress_token, None);

@@ -26,6 +26,7 @@ fn tool() -> Tool {
             ..Annotations::default()
         },
         task_support: TaskSupport::Required,
+        relayed: None,
     }
 }
 
