@@ -115,7 +115,9 @@ async def many_questions(attack):
             if state["status"] in ("completed", "failed"):
                 break
             await asyncio.sleep(0.6)
-        attack.goal(f"a form of 1 MB ({text}): 64 KiB shown at most", f"{shown:,} bytes; {state['status']}", shown <= 65536)
+        attack.goal(f"a form of 1 MB ({text}): 64 KiB shown at most", f"{shown:,} bytes", shown <= 65536)
+        status, why = state["status"], state.get("statusMessage", "no reason")
+        attack.goal(f"a form of 1 MB ({text}): the tool is told and goes on", f"{status}: {why}", status == "completed")
         await attack.once(wire.on_task(attack.port, 1, "tasks/cancel", task))
     await explosive_patterns(attack)
 

@@ -159,7 +159,7 @@ pub struct Limits {
     pub error_tail_max: usize,
     /// The longest line reported in one piece as [`Fact::Line`].
     pub line_max: usize,
-    /// The longest message on the descriptor; a longer one is dropped and told as [`Fact::Garbled`].
+    /// The longest message on the descriptor; a longer one is dropped and told as [`Fact::TooLong`].
     pub message_max: usize,
 }
 
@@ -215,7 +215,12 @@ pub enum Fact {
     Closed(Stream),
     /// One JSON value on the descriptor named in [`DESCRIPTOR`], as it was written.
     Message(Vec<u8>),
-    /// Something on that descriptor that was not one JSON value on one line, or was too long; it was dropped.
+    /// A line on that descriptor that is longer than [`Limits::message_max`]; all but its start was dropped.
+    TooLong {
+        /// The first [`Limits::message_max`] bytes.
+        start: Vec<u8>,
+    },
+    /// A line on that descriptor that was not one JSON value; it was dropped.
     Garbled,
     /// It ended. Nothing comes after.
     Ended(Box<Ended>),
@@ -288,7 +293,11 @@ impl Facts {
         while let Some(fact) = self.next().await {
             match fact {
                 Fact::Ended(ended) => return Some(ended),
-                Fact::Line { .. } | Fact::Closed(_) | Fact::Message(_) | Fact::Garbled => {}
+                Fact::Line { .. }
+                | Fact::Closed(_)
+                | Fact::Message(_)
+                | Fact::TooLong { .. }
+                | Fact::Garbled => {}
             }
         }
         None

@@ -42,7 +42,7 @@ use crate::{
     catalog::{Entry, Holding},
     config::{self, Limits, Tasks},
     identity,
-    outbound::{self, Question, Unasked},
+    outbound::{self, Note, Question, Unasked},
     view,
 };
 
@@ -332,7 +332,7 @@ impl Command {
                 confirmed: ended.confirmed,
             },
             Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::OutOfMemory => {
-                result::finish(self, &ended, &self.checker.secrets(&values))
+                result::finish(self, *ended, &self.checker.secrets(&values))
             }
         }
     }
@@ -452,6 +452,7 @@ impl<'a> Following<'a> {
                         }
                     }
                     Fact::Message(line) => self.hear(&line),
+                    Fact::TooLong { start } => self.too_long(&start),
                     Fact::Line { more: true, .. } | Fact::Closed(_) | Fact::Garbled => {}
                 },
             }
@@ -473,6 +474,20 @@ impl<'a> Following<'a> {
         }
         self.waiting.push_back(asks);
         self.ask_waiting();
+    }
+
+    /// A line of which only the start was read. When it asks, the program is told that nobody was asked, and whoever
+    /// looks at the task why.
+    fn too_long(&self, start: &[u8]) {
+        let Some(ids) = descriptor::cut(start) else { return };
+        let why = Unasked::LineTooLong {
+            max: self.command.host.limits.question_max.0,
+        };
+        self.context
+            .note(Note::new(None, None, Some(&format!("A question was not asked: {why}"))).encode());
+        for id in &ids {
+            self.tell(descriptor::unasked(id, &why));
+        }
     }
 
     fn open_max(&self) -> usize {

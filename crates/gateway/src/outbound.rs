@@ -195,6 +195,12 @@ pub enum Unasked {
         /// The limit.
         max: u64,
     },
+    /// It came on a line that is larger than `limits.question_max`, and was not read to its end.
+    #[error("its line has more than {max} bytes (`limits.question_max`)")]
+    LineTooLong {
+        /// The limit.
+        max: u64,
+    },
     /// More than `limits.asks_max`, or too many at once.
     #[error("too many questions")]
     TooMany,

@@ -265,12 +265,15 @@ async fn read_messages(mut stream: OwnedReadHalf, mut source: Source, mut cutter
                 continue;
             }
             let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(&piece.bytes).is_ok();
-            if whole && is_json() {
+            let more = piece.more;
+            if more {
+                post.tell(Fact::TooLong { start: piece.bytes }).await;
+            } else if whole && is_json() {
                 post.tell(Fact::Message(piece.bytes)).await;
-            } else if whole || piece.more {
+            } else if whole {
                 post.tell(Fact::Garbled).await;
             }
-            too_long = piece.more;
+            too_long = more;
         }
         if count == 0 {
             return;

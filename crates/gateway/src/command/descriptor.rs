@@ -7,7 +7,10 @@ use longhaul_mcp::{
     frame::{Obj, Raw},
     scan::{self, Limits},
 };
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::json;
 
 use crate::outbound::{Log, Note, Question, Unasked};
@@ -81,6 +84,69 @@ fn question(ask: &Raw) -> Option<(Raw, Question)> {
         Err(_) => Raw::of(&()).ok()?,
     };
     Some((id, ask.read().unwrap_or_default()))
+}
+
+/// The ids of the questions on a line of which only the start is there; `None` when it asks nothing. Where not every
+/// id can have been read, the last one is `null`.
+pub(super) fn cut(start: &[u8]) -> Option<Vec<Raw>> {
+    let mut line = Cut::default();
+    // It ends early, so what was seen until then counts.
+    let _ended_early = line.deserialize(&mut serde_json::Deserializer::from_slice(start));
+    if !line.asks {
+        return None;
+    }
+    let mut ids = line.ids;
+    if line.is_list || ids.is_empty() {
+        ids.extend(Raw::of(&()).ok());
+    }
+    Some(ids)
+}
+
+/// What was seen of a line that asks.
+#[derive(Default)]
+struct Cut {
+    asks: bool,
+    is_list: bool,
+    ids: Vec<Raw>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Cut {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+/// Visits the line, then its question or list of questions.
+impl<'de> Visitor<'de> for &mut Cut {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a line that asks")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<String>()? {
+            match name.as_str() {
+                "ask" if !self.asks => {
+                    self.asks = true;
+                    members.next_value_seed(&mut *self)?;
+                }
+                "id" if self.asks => self.ids.push(members.next_value()?),
+                _ => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut questions: A) -> Result<(), A::Error> {
+        self.is_list = true;
+        while questions.next_element_seed(&mut *self)?.is_some() {}
+        Ok(())
+    }
 }
 
 /// The line that answers a question.

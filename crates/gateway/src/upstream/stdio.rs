@@ -196,7 +196,9 @@ impl Inlet {
                     self.ending.get_or_insert(Why::OutputClosed);
                     self.stop_at = Some(Instant::now() + OUTPUT_CLOSED_MAX);
                 }
-                Some(Fact::Closed(Stream::Errors) | Fact::Message(_) | Fact::Garbled) => {}
+                Some(
+                    Fact::Closed(Stream::Errors) | Fact::Message(_) | Fact::TooLong { .. } | Fact::Garbled,
+                ) => {}
                 Some(Fact::Ended(ended)) => return Heard::Lost(self.lost(&ended)),
                 None => std::future::pending().await,
             }

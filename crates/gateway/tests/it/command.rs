@@ -853,11 +853,14 @@ async fn asking() -> Rig {
 }
 
 async fn asking_with(settings: &str) -> Rig {
+    Rig::new(&asking_tool(settings)).await
+}
+
+fn asking_tool(settings: &str) -> String {
     let asking = ASKING.replace('{', "{{").replace('}', "}}");
-    Rig::new(&format!(
+    format!(
         "[tools.t]\ncommand = [\"python3\", \"-c\", '''{asking}''', \"{{q}}\"]\nargs.q = \"string\"\n{settings}\n"
-    ))
-    .await
+    )
 }
 
 async fn asked(rig: &Rig, question: Json) -> (TaskId, Row) {
@@ -939,6 +942,36 @@ async fn a_question_that_may_not_be_shown_is_declined_with_the_reason() {
         told(&rig, id).await,
         r#"{"answer":{"id":1,"action":"decline","why":"a question needs a message"}}"#
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_on_a_line_that_is_too_long_is_declined_by_its_id_or_by_null() {
+    let rig = Rig::with(&asking_tool(""), |host| host.limits.question_max = Bytes(1000)).await;
+    let long = "x".repeat(5000);
+    let why = r#""action":"decline","why":"its line has more than 1000 bytes (`limits.question_max`)""#;
+    for (question, ids) in [
+        (json!({ "id": "q1", "message": long }), ["\"q1\""].as_slice()),
+        (json!({ "choices": [long], "id": "q1" }), &["null"]),
+        (
+            json!([{ "id": 1, "message": "?" }, { "choices": [long], "id": 2 }]),
+            &["1", "null"],
+        ),
+    ] {
+        let id = rig.call("t", json!({ "q": question.to_string() })).await;
+        let told = told(&rig, id).await;
+        let mut lines: Vec<_> = told.lines().collect();
+        lines.sort_unstable();
+        let expected = ids
+            .iter()
+            .map(|id| format!(r#"{{"answer":{{"id":{id},{why}}}}}"#));
+        assert_eq!(lines, expected.collect::<Vec<_>>());
+        let row = rig.until(id, |row| !row.note.is_empty()).await;
+        let note = Note::decode(&row.note).message.unwrap_or_default();
+        assert!(
+            note.starts_with("A question was not asked: its line has"),
+            "{note}"
+        );
+    }
 }
 
 /// Accepts every open question with this answer.

@@ -29,7 +29,11 @@ async fn p3_a_flood_without_a_newline_is_bounded() {
             } if bytes.len() <= 64 << 10 => told += bytes.len() as u64,
             Fact::Ended(ended) => break ended,
             Fact::Closed(Stream::Output) => {}
-            other @ (Fact::Line { .. } | Fact::Closed(_) | Fact::Message(_) | Fact::Garbled) => {
+            other @ (Fact::Line { .. }
+            | Fact::Closed(_)
+            | Fact::Message(_)
+            | Fact::TooLong { .. }
+            | Fact::Garbled) => {
                 panic!("{other:?}")
             }
         }
@@ -94,6 +98,7 @@ async fn p3_bytes_that_are_not_utf_8_are_kept() {
             other @ (Fact::Line { .. }
             | Fact::Closed(_)
             | Fact::Message(_)
+            | Fact::TooLong { .. }
             | Fact::Garbled
             | Fact::Ended(_)) => {
                 panic!("{other:?}")
@@ -172,7 +177,7 @@ async fn a_helper_program_takes_the_descriptor_by_its_number() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_told_as_garbled_and_dropped() {
+async fn what_is_no_message_is_told_and_dropped() {
     let directory = directory();
     let text = r#"
         { echo 'not json'; echo; head -c 5000 /dev/zero | tr '\0' x; echo; echo '[1]'; } >&$LONGHAUL_FD
@@ -181,7 +186,7 @@ async fn what_is_no_message_is_told_as_garbled_and_dropped() {
     spec.limits.message_max = 1000;
     let (mut facts, _orders) = start(spec).await;
     assert!(matches!(next(&mut facts).await, Fact::Garbled));
-    assert!(matches!(next(&mut facts).await, Fact::Garbled));
+    assert!(matches!(next(&mut facts).await, Fact::TooLong { start } if start == [b'x'; 1000]));
     assert!(matches!(next(&mut facts).await, Fact::Message(message) if message == b"[1]"));
     assert!(matches!(next(&mut facts).await, Fact::Ended(_)));
 }
@@ -310,7 +315,9 @@ async fn a_limit_of_nothing_keeps_nothing_and_still_tells_lines() {
             Fact::Line { bytes, .. } => told.push(bytes),
             Fact::Closed(Stream::Output) => {}
             Fact::Ended(ended) => break ended,
-            other @ (Fact::Closed(_) | Fact::Message(_) | Fact::Garbled) => panic!("{other:?}"),
+            other @ (Fact::Closed(_) | Fact::Message(_) | Fact::TooLong { .. } | Fact::Garbled) => {
+                panic!("{other:?}")
+            }
         }
     };
     assert_eq!(told, [b"one", b"two"]);
