@@ -195,6 +195,18 @@ impl Session {
         self.lock().followed.clone()
     }
 
+    /// Whether a session that is made anew from its id would be the same.
+    pub(crate) fn is_blank(&self) -> bool {
+        let state = self.lock();
+        state.level.is_none()
+            && state.followed.is_empty()
+            && state.own.is_empty()
+            && state.shared.is_none()
+            && state.asked.is_empty()
+            && state.answered.is_empty()
+            && state.waits.is_empty()
+    }
+
     /// The session is over: its streams end.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);

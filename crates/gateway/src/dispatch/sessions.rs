@@ -139,6 +139,11 @@ impl Dispatch {
         Ok(())
     }
 
+    /// A stream of the session is gone. What nobody uses and nothing is known of needs no memory until it is idle.
+    pub(crate) fn left_session(&self, key: &str) {
+        self.inner.sessions.left(key);
+    }
+
     /// Remembers which log messages a session wants.
     pub(super) async fn set_level(
         &self,
@@ -264,6 +269,16 @@ impl Sessions {
             at: now,
         };
         known.used.insert(session.key().to_owned(), used);
+    }
+
+    fn left(&self, key: &str) {
+        let mut known = self.lock();
+        if let Some(used) = known.used.get(key)
+            && !used.is_open()
+            && used.session.is_blank()
+        {
+            known.used.remove(key);
+        }
     }
 
     fn forget(&self, key: &str) {

@@ -175,11 +175,14 @@ pub(super) fn steps(
 }
 
 /// The frames of a session's shared stream, until a newer one takes its place or the server drains.
-pub(super) fn shared(shared: Shared, session: Arc<Session>, mut source: SharedStream) -> Response {
+pub(super) fn shared(shared: Shared, session: Arc<Session>, source: SharedStream) -> Response {
     let edge = Edge::Session(session.peer().version);
     // No request is answered here; the id is for streams that have one.
     let id = RequestId::Integer(0);
     stream(move |sender| async move {
+        // Dropped in this order, last first: the stream forgets a session that nobody else has.
+        let mut source = source;
+        let session = session;
         let reader_time = shared.limits.reader_time;
         // So that the client knows at once that the stream is open.
         if !sender.send(comment(), reader_time).await {

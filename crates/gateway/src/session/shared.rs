@@ -28,6 +28,20 @@ pub(crate) struct Shared {
     due: VecDeque<TaskId>,
     ready: VecDeque<Push>,
     send: String,
+    /// Dropped after what has the session.
+    _leaves: Leaves,
+}
+
+/// Forgets a session of which nothing is known, once its stream is gone.
+struct Leaves {
+    dispatch: Dispatch,
+    key: String,
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.dispatch.left_session(&self.key);
+    }
 }
 
 struct Told {
@@ -46,7 +60,12 @@ impl Shared {
         place: Option<Place>,
     ) -> Shared {
         let watcher = dispatch.watcher();
+        let leaves = Leaves {
+            dispatch: dispatch.clone(),
+            key: session.key().to_owned(),
+        };
         Shared {
+            _leaves: leaves,
             _place: place,
             dispatch,
             caller,

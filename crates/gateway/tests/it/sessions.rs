@@ -187,6 +187,20 @@ async fn a_task_that_nobody_waits_for_asks_on_the_shared_stream() {
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
 }
 
+#[tokio::test]
+async fn a_session_whose_stream_is_gone_is_forgotten_and_goes_on() {
+    let world = World::start().await;
+    let client = SessionClient::open(&world).await;
+    for _ in 0..2 {
+        drop(client.listen(None).await);
+        assert!(client.request("ping", json!({})).await.get("result").is_some());
+    }
+    let mut shared = client.listen(None).await;
+    client.task("asks").await;
+    let question = shared.until("elicitation/create").await.data;
+    assert_eq!(client.answer(&question, accept("Ada")).await, 202);
+}
+
 // a resumed stream repeats the id; a new one raises it.
 #[tokio::test]
 async fn a_stream_that_was_cut_goes_on_where_it_was() {
