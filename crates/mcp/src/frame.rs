@@ -146,7 +146,11 @@ impl Obj {
     /// Sets the member called `name`: in its place, or at the end when there is none. `value` must have a JSON
     /// form: no map in it has keys that are no strings.
     pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
-        let value = Raw::of(value).expect("a member's value has a JSON form");
+        self.put(name, Raw::of(value).expect("a member's value has a JSON form"));
+    }
+
+    /// As [`Obj::set`], for a value that may be large: it is not copied.
+    pub fn put(&mut self, name: &str, value: Raw) {
         match self.0.iter_mut().find(|(own, _)| own.is(name)) {
             Some((_, old)) => *old = value,
             None => self.0.push((RawName::of(name), value)),
@@ -192,6 +196,13 @@ impl Obj {
 
     /// Appends the object's text to `out`.
     pub fn write(&self, out: &mut String) {
+        // A large text is not copied while it grows. Each member has a colon and a comma.
+        let members = self.0.iter();
+        let length: usize = members
+            .map(|(name, value)| name.0.len() + value.text().len() + 2)
+            .sum();
+        // The braces, and one that may close what is around it.
+        out.reserve(length + 3);
         out.push('{');
         for (index, (name, value)) in self.0.iter().enumerate() {
             if index > 0 {

@@ -21,8 +21,7 @@ const SHOWN_CHARS_MAX: usize = 2_000;
 pub(crate) fn result_frame(id: &RequestId, result: &Obj) -> Vec<u8> {
     let mut frame = envelope();
     frame.set("id", id);
-    frame.set("result", &result.to_raw());
-    bytes(&frame)
+    around(&frame, "result", result)
 }
 
 /// The frame of an error; without an id when the request's could not be read.
@@ -37,8 +36,7 @@ pub(crate) fn error_frame(error: &RpcError, id: Option<&RequestId>) -> Vec<u8> {
 pub(crate) fn notification(method: &str, params: &Obj) -> Vec<u8> {
     let mut frame = envelope();
     frame.set("method", method);
-    frame.set("params", &params.to_raw());
-    bytes(&frame)
+    around(&frame, "params", params)
 }
 
 /// The frame of a notification without parameters.
@@ -242,6 +240,21 @@ fn envelope() -> Obj {
 fn bytes(frame: &Obj) -> Vec<u8> {
     let mut text = String::new();
     frame.write(&mut text);
+    one_line(text)
+}
+
+/// As [`bytes`], with one more member at the end, which may be large: it is copied once.
+fn around(frame: &Obj, name: &'static str, last: &Obj) -> Vec<u8> {
+    let mut text = String::new();
+    frame.write(&mut text);
+    text.truncate(text.len() - 1);
+    text.push_str(&format!(",\"{name}\":"));
+    last.write(&mut text);
+    text.push('}');
+    one_line(text)
+}
+
+fn one_line(text: String) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     for byte in bytes.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
         *byte = b' ';

@@ -19,7 +19,7 @@ use std::{
 
 use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305, XNonce,
-    aead::{Aead, Payload},
+    aead::{Aead, AeadInOut, Payload},
 };
 use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, Zeroizing};
@@ -30,6 +30,8 @@ const FORMAT: u8 = 1;
 const KID: usize = 1;
 const NONCE: usize = KID + 4;
 const CIPHERTEXT: usize = NONCE + 24;
+/// The bytes after the ciphertext.
+const TAG: usize = 16;
 
 /// The most data keys held in memory. Beyond it they are forgotten and read again.
 const CACHED_KEYS_MAX: usize = 10_000;
@@ -331,18 +333,17 @@ fn wrapping(name: &Name) -> Place<'_> {
 fn seal(key: &Key, kid: u32, place: Place<'_>, plain: &[u8]) -> Result<Vec<u8>, Error> {
     let mut nonce = [0; 24];
     random(&mut nonce)?;
-    let payload = Payload {
-        msg: plain,
-        aad: &bound(place, FORMAT),
-    };
-    let ciphertext = cipher(key)
-        .encrypt(&XNonce::from(nonce), payload)
-        .map_err(|_| Error::broken(format!("seal `{}`: it is too long", place.column)))?;
-    let mut sealed = Vec::with_capacity(CIPHERTEXT + ciphertext.len());
+    let mut sealed = Vec::with_capacity(CIPHERTEXT + plain.len() + TAG);
     sealed.push(FORMAT);
     sealed.extend(kid.to_be_bytes());
     sealed.extend(nonce);
-    sealed.extend(ciphertext);
+    sealed.extend_from_slice(plain);
+    // In its place: a large body is copied once.
+    let body = (&mut sealed[CIPHERTEXT..]).into();
+    let tag = cipher(key)
+        .encrypt_inout_detached(&XNonce::from(nonce), &bound(place, FORMAT), body)
+        .map_err(|_| Error::broken(format!("seal `{}`: it is too long", place.column)))?;
+    sealed.extend(tag);
     Ok(sealed)
 }
 

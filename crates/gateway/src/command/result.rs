@@ -28,36 +28,37 @@ use crate::{
 const FAILED_OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
 /// The result of a program that ended by itself, or by a limit. `secrets` are kept out of errors.
-pub(super) fn finish(command: &Command, ended: &Ended, secrets: &[String]) -> Finish {
+pub(super) fn finish(command: &Command, mut ended: Ended, secrets: &[String]) -> Finish {
     let tool = &command.tool;
     let success = ended.reason == Reason::Exited
         && matches!(ended.exit, Some(Exit::Code(code)) if tool.success_exit_codes.contains(&code));
     if tool.result == config::Output::Mcp && ended.reason == Reason::Exited {
         match whole(command, &ended.output) {
             Ok(finish) => return if success { finish } else { as_error(finish) },
-            Err(why) if success => return failed(command, ended, secrets, &why),
+            Err(why) if success => return failed(command, &mut ended, secrets, &why),
             Err(_) => {}
         }
     }
     if !success {
-        return failed(command, ended, secrets, &how(command, ended));
+        let how = how(command, &ended);
+        return failed(command, &mut ended, secrets, &how);
     }
     let result = match tool.result {
         config::Output::Text | config::Output::Mcp => {
-            Ok(vec![text_block(command, &ended.output, command.room())])
+            Ok(vec![text_block(command, &mut ended.output, command.room())])
         }
-        config::Output::Json => return structured(command, ended, secrets),
+        config::Output::Json => return structured(command, &mut ended, secrets),
         config::Output::Files => files::blocks(command),
     };
     match result {
-        Ok(blocks) => returned(&blocks, None, false),
-        Err(why) => failed(command, ended, secrets, &why),
+        Ok(blocks) => returned(blocks, None, false),
+        Err(why) => failed(command, &mut ended, secrets, &why),
     }
 }
 
 /// A result that says no, without any program having run.
 pub(super) fn refused(text: &str) -> Finish {
-    returned(&[json!({ "type": "text", "text": text })], None, true)
+    returned(vec![json!({ "type": "text", "text": text })], None, true)
 }
 
 /// How the program ended, in a sentence.
@@ -92,7 +93,7 @@ fn signal_name(signal: i32) -> String {
     name.map_or_else(|_| signal.to_string(), |name| format!("{signal} ({name})"))
 }
 
-fn failed(command: &Command, ended: &Ended, secrets: &[String], why: &str) -> Finish {
+fn failed(command: &Command, ended: &mut Ended, secrets: &[String], why: &str) -> Finish {
     let tail_max = usize::try_from(command.host.limits.stderr_tail.0).unwrap_or(usize::MAX);
     let tail = outbound::tail(&ended.error_tail, tail_max, secrets);
     let mut text = why.to_owned();
@@ -108,7 +109,7 @@ fn failed(command: &Command, ended: &Ended, secrets: &[String], why: &str) -> Fi
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     if ended.output.total > 0 {
         let room = command.room().min(FAILED_OUTPUT_BYTES_MAX);
-        let mut block = text_block(command, &ended.output, room);
+        let mut block = text_block(command, &mut ended.output, room);
         if let Some(Json::String(text)) = block.get_mut("text") {
             for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
                 *text = text.replace(secret.as_str(), "[secret]");
@@ -116,31 +117,49 @@ fn failed(command: &Command, ended: &Ended, secrets: &[String], why: &str) -> Fi
         }
         blocks.push(block);
     }
-    returned(&blocks, None, true)
+    returned(blocks, None, true)
 }
 
-fn returned(blocks: &[Json], structured: Option<&Raw>, is_error: bool) -> Finish {
+fn returned(blocks: Vec<Json>, structured: Option<Raw>, is_error: bool) -> Finish {
     let mut result = Obj::default();
     result.set("content", &blocks);
+    // A large text is there once or twice at a time, and not in every form at once.
+    drop(blocks);
     if let Some(structured) = structured {
-        result.set("structuredContent", structured);
+        result.put("structuredContent", structured);
     }
     result.set("isError", &is_error);
+    let mut text = String::new();
+    result.write(&mut text);
+    drop(result);
     Finish::Returned {
-        body: Body::new(result.to_raw().text().as_bytes()),
+        body: Body::new(text.as_bytes()),
         is_error,
     }
 }
 
-/// Standard output as one block: text, or a resource when it is no text.
-pub(super) fn text_block(command: &Command, output: &Output, room: u64) -> Json {
+/// Standard output as one block: text, which is taken out of `output`, or a resource when it is no text.
+fn text_block(command: &Command, output: &mut Output, room: u64) -> Json {
     let whole = output.total <= room && output.total == output.bytes.len() as u64;
     if whole {
-        return match std::str::from_utf8(&output.bytes) {
-            Ok(text) if !text.contains('\0') => {
-                json!({ "type": "text", "text": text.strip_suffix('\n').unwrap_or(text) })
+        let text = match String::from_utf8(std::mem::take(&mut output.bytes)) {
+            Ok(text) if !text.contains('\0') => Ok(text),
+            Ok(text) => Err(text.into_bytes()),
+            Err(error) => Err(error.into_bytes()),
+        };
+        return match text {
+            Ok(mut text) => {
+                if text.ends_with('\n') {
+                    text.pop();
+                }
+                let mut block = json!({ "type": "text" });
+                block["text"] = Json::String(text);
+                block
             }
-            Ok(_) | Err(_) => binary(command, output),
+            Err(bytes) => {
+                output.bytes = bytes;
+                binary(command, output)
+            }
         };
     }
     let half = usize::try_from(room / 2).unwrap_or(usize::MAX);
@@ -203,11 +222,11 @@ fn binary(command: &Command, output: &Output) -> Json {
 }
 
 /// `result = "json"`.
-fn structured(command: &Command, ended: &Ended, secrets: &[String]) -> Finish {
+fn structured(command: &Command, ended: &mut Ended, secrets: &[String]) -> Finish {
     match structured_of(command, &ended.output) {
         Ok(raw) => returned(
-            &[json!({ "type": "text", "text": raw.text() })],
-            Some(&raw),
+            vec![json!({ "type": "text", "text": raw.text() })],
+            Some(raw),
             false,
         ),
         Err(why) => failed(command, ended, secrets, &why),

@@ -43,7 +43,7 @@ pub(super) fn detailed(view: &TaskView) -> Result<Obj, RpcError> {
         }
         // C-15: a result is a result, whatever the tool says of it.
         Phase::Finished(Outcome::Returned { body, is_error: _ }) => {
-            out.set("result", &called(loaded(body)?)?.to_raw());
+            out.put("result", called(loaded(body)?)?.to_raw());
         }
         Phase::Finished(Outcome::Errored { body }) => {
             let mut error = errored(body)?;
