@@ -23,6 +23,8 @@ use crate::Error;
 const CHECKPOINT_FRAMES: u64 = 4_000;
 /// How many frames later it is tried again where a reader was in the way.
 const AGAIN_FRAMES: u64 = 1_000;
+/// How many frames make a transaction that is larger than the page cache (2 MB).
+const LARGE_FRAMES: u64 = 512;
 /// How much longer the file is made at a time, in bytes.
 const STEP: u64 = 4 * 1024 * 1024;
 /// How much room there is to be past the last frame, in bytes: more than a transaction is likely to need.
@@ -42,6 +44,8 @@ pub(super) struct Wal {
     frame: u64,
     /// At how many frames the next checkpoint is due.
     due: u64,
+    /// How many frames there were after the last transaction.
+    seen: u64,
 }
 
 impl Wal {
@@ -60,6 +64,7 @@ impl Wal {
             path: path.into(),
             frame: FRAME_HEADER + u64::try_from(page).unwrap_or(4096),
             due: CHECKPOINT_FRAMES,
+            seen: 0,
         };
         wal.committed(connection);
         Ok(wal)
@@ -74,6 +79,13 @@ impl Wal {
 
     fn try_committed(&mut self, connection: &Connection) -> Result<(), Error> {
         let mut frames = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)")?;
+        let written = frames.checked_sub(self.seen).unwrap_or(frames);
+        self.seen = frames;
+        if written >= LARGE_FRAMES {
+            // Nothing else is in the page cache any more, and a large body is not written again.
+            let released = connection.release_memory();
+            released.map_err(|cause| failed("empty the page cache", cause))?;
+        }
         if frames < self.due && self.due > CHECKPOINT_FRAMES {
             // The log began anew.
             self.due = CHECKPOINT_FRAMES;
