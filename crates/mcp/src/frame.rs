@@ -54,7 +54,7 @@ impl Raw {
     }
 
     /// Invariant: `text` is one JSON value.
-    fn built(text: String) -> Raw {
+    pub(crate) fn built(text: String) -> Raw {
         Raw(RawValue::from_string(text).expect("built from JSON values"))
     }
 

@@ -147,13 +147,23 @@ pub(crate) fn log(level: LogLevel, logger: Option<&str>, data: &Raw) -> Obj {
 /// How far some work is, in the shape of a progress notification.
 pub(crate) fn progress(progress: &Progress) -> Obj {
     let mut out = Obj::default();
-    out.set("progress", &progress.progress);
-    out.set_some("total", progress.total.as_ref());
+    out.set("progress", &number(progress.progress));
+    out.set_some("total", progress.total.map(number).as_ref());
     out.set_some(
         "message",
         progress.message.as_ref().map(|text| shown(text)).as_ref(),
     );
     out
+}
+
+/// A whole number without a fraction: `3` is not passed on as `3.0`.
+fn number(value: f64) -> Raw {
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    if value.fract() == 0.0 && value.abs() <= WHOLE_MAX {
+        Raw::built(format!("{value:.0}"))
+    } else {
+        Raw::of(&value).unwrap_or_else(|_| Raw::built("0".to_owned()))
+    }
 }
 
 /// What Longhaul says of a task beside the protocol's own members (D-47).

@@ -280,7 +280,7 @@ fn a_working_task_shows_its_progress() {
         (&json!("214/900[2J files"), &Value::Null)
     );
     assert_eq!(shown["_meta"]["dev.longhaul/metadata"], json!({ "ticket": 12 }));
-    let progress = json!({ "progress": 214.0, "total": 900.0, "message": "lexing" });
+    let progress = json!({ "progress": 214, "total": 900, "message": "lexing" });
     assert_eq!(shown["_meta"]["dev.longhaul/progress"], progress);
 }
 
@@ -541,7 +541,7 @@ fn progress_and_log_messages_belong_to_their_own_call() {
     assert_is(Official::Core, "ProgressNotification", &shown);
     assert_eq!(
         shown["params"],
-        json!({ "progressToken": 30, "progress": 2.0, "message": "page 2" })
+        json!({ "progressToken": 30, "progress": 2, "message": "page 2" })
     );
     let data = raw(&json!("cache cold"));
     let shown = notification(&Push::Log {

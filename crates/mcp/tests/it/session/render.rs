@@ -223,8 +223,7 @@ fn progress_keeps_its_token_and_names_its_task() {
         task: task.map(str::to_owned),
     };
     let shown = pushed("ProgressNotification", &progress(Some(ID)), LATEST);
-    let said =
-        json!({ "progressToken": "p-9", "progress": 41.5, "total": 100.0, "message": "type-checking" });
+    let said = json!({ "progressToken": "p-9", "progress": 41.5, "total": 100, "message": "type-checking" });
     let mut expect = said.clone();
     expect["_meta"] = json!({ RELATED: { "taskId": ID } });
     assert_eq!(shown["params"], expect);
@@ -233,7 +232,7 @@ fn progress_keeps_its_token_and_names_its_task() {
     let old = pushed("ProgressNotification", &progress(None), Version::V2024_11_05);
     assert_eq!(
         old["params"],
-        json!({ "progressToken": "p-9", "progress": 41.5, "total": 100.0 })
+        json!({ "progressToken": "p-9", "progress": 41.5, "total": 100 })
     );
 }
 

@@ -66,7 +66,7 @@ fn a_task_is_flat_and_says_how_far_it_is() {
             "ttl": null,
             "_meta": {
                 "dev.longhaul/taskName": "k7f2m9",
-                "dev.longhaul/progress": { "progress": 214.0, "total": 900.0 },
+                "dev.longhaul/progress": { "progress": 214, "total": 900 },
                 "dev.longhaul/metadata": { "ticket": 7 },
             },
         })
