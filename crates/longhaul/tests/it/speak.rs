@@ -93,6 +93,19 @@ fn a_forms_answer_is_printed_as_json() {
 }
 
 #[test]
+fn a_question_too_long_for_its_id_to_be_read_is_declined_without_it() {
+    let why = "its line has more than 65536 bytes";
+    let (_, ran) = ask(&["--text", "Sure?"], |_| {
+        format!(
+            "{}\n",
+            json!({ "answer": { "id": null, "action": "decline", "why": why } })
+        )
+    });
+    assert_eq!(ran.code, 10, "{ran:?}");
+    assert!(ran.err.contains(why), "{ran:?}");
+}
+
+#[test]
 fn each_way_to_say_no_has_its_own_exit_code() {
     for (answer, code) in [
         (json!({"action": "decline"}), 10),
