@@ -106,11 +106,12 @@ async def stopped_reader(attack):
     served = [reader for reader in readers if reader.begun and not reader.whole]
     refused = [reader for reader in readers if reader.whole]
     grown = attack.server.peak() - before
-    # 64 MiB of replies that wait, whoever waits, and on top what makes them: four tools, and copies of four results.
+    # 64 MiB of replies that wait, whoever waits, and on top what makes them: four tools at a time, each with its output,
+    # the result, and what of it is sealed and written, at most three or four of them at once.
     attack.goal(
-        "32 readers of large results: 160 MiB at most",
+        "32 readers of large results: 120 MiB at most",
         f"{mib(grown)}, {len(served)} of them served with 3 MB each, {len(refused)} told to ask again",
-        grown <= 160 * MIB,
+        grown <= 120 * MIB,
     )
     cut = [reader.cut - reader.begun for reader in [*stopped, *served] if reader.cut]
     # One that was served last may have its 30 s still before it.
