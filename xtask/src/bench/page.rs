@@ -59,7 +59,7 @@ fn head(figures: &Figures<'_>) -> String {
         .and_then(|load| load.parse().ok())
         .unwrap_or(0.0);
     let busy = if others > BUSY {
-        "\n**The machine was busy with other programs meanwhile: the figures vary more, and are lower, than those of a quiet one.**"
+        "\n**The machine had been busy with other programs just before: if it still was, the figures vary more, and are lower, than those of a quiet one.**"
     } else {
         ""
     };
