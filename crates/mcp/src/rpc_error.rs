@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use longhaul_core::{Reason, task::CancelledBy};
 use serde::Serialize;
 
-use crate::frame::Raw;
+use crate::frame::{Obj, Raw};
 
 /// Not JSON, or bytes that break a rule of the scan.
 pub const PARSE_ERROR: i64 = -32700;
@@ -51,6 +51,8 @@ pub enum Data {
     Refusal(Refusal),
     /// As it was given.
     Raw(Raw),
+    /// It belongs to an error that is passed on: the whole error object, as it was given.
+    Whole(Obj),
 }
 
 /// Why Longhaul says no.
@@ -284,6 +286,16 @@ impl RpcError {
             code,
             message: message.into(),
             data: data.map_or(Data::None, Data::Raw),
+        }
+    }
+
+    /// An error object that a server behind gave, or a tool: passed on with every member that it has. Without a code
+    /// or a message of its own it gets one.
+    pub fn passed_on(error: Obj) -> RpcError {
+        RpcError {
+            code: error.get("code").unwrap_or(INTERNAL_ERROR),
+            message: error.get::<String>("message").unwrap_or_default().into(),
+            data: Data::Whole(error),
         }
     }
 

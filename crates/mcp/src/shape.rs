@@ -64,11 +64,18 @@ pub(crate) fn request_frame(id: &RequestId, method: &Raw, params: &Obj) -> Vec<u
 }
 
 pub(crate) fn error_object(error: &RpcError) -> Obj {
-    let mut out = Obj::default();
-    out.set("code", &error.code);
-    out.set("message", &error.message);
+    let mut out = match &error.data {
+        Data::Whole(whole) => whole.clone(),
+        Data::None | Data::Refusal(_) | Data::Raw(_) => Obj::default(),
+    };
+    if out.get::<i64>("code") != Some(error.code) {
+        out.set("code", &error.code);
+    }
+    if out.get::<String>("message").as_deref() != Some(&*error.message) {
+        out.set("message", &error.message);
+    }
     match &error.data {
-        Data::None => {}
+        Data::None | Data::Whole(_) => {}
         Data::Refusal(refusal) => out.set("data", refusal),
         Data::Raw(data) => out.set("data", data),
     }

@@ -535,7 +535,7 @@ fn local(error: RpcError) -> Error {
             },
             refusal.retry_after_ms,
         ),
-        Data::None | Data::Raw(_) => ("invalid".to_owned(), Who::Caller, None),
+        Data::None | Data::Raw(_) | Data::Whole(_) => ("invalid".to_owned(), Who::Caller, None),
     };
     if error == RpcError::task_not_found() {
         return Error::not_found();

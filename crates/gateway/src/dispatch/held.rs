@@ -6,7 +6,7 @@ use longhaul_core::{Outcome, Phase, Reason, TaskId, task::QuestionState};
 use longhaul_engine::notes::Heard;
 use longhaul_mcp::{
     Client, Push, Reply, RpcError,
-    frame::Raw,
+    frame::{Obj, Raw},
     reply::{InputRequest, Progress, TaskSupport},
     request::{Asked, LogLevel, ProgressToken, Response, Takes},
 };
@@ -522,14 +522,9 @@ pub(super) fn plain_reply(outcome: &Outcome) -> Reply {
 
 /// A JSON-RPC error as the tool gave it.
 fn errored(body: &[u8]) -> Option<RpcError> {
-    #[derive(serde::Deserialize)]
-    struct Given {
-        code: i64,
-        message: String,
-        data: Option<Raw>,
-    }
-    let given: Given = serde_json::from_slice(body).ok()?;
-    Some(RpcError::relayed(given.code, given.message, given.data))
+    let given: Obj = serde_json::from_slice(body).ok()?;
+    let is_error = given.get::<i64>("code").is_some() && given.get::<String>("message").is_some();
+    is_error.then(|| RpcError::passed_on(given))
 }
 
 fn unreadable() -> RpcError {

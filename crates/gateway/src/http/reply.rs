@@ -137,7 +137,7 @@ pub(super) fn taken(
 ) -> Result<Response, Full> {
     let is_the_tools_own = reply
         .error()
-        .is_some_and(|error| matches!(error.data, Data::None | Data::Raw(_)));
+        .is_some_and(|error| matches!(error.data, Data::None | Data::Raw(_) | Data::Whole(_)));
     if !is_the_tools_own {
         return fitted(shared, edge, id, reply, share);
     }
@@ -185,6 +185,6 @@ fn retry_after(reply: &Reply) -> Option<u64> {
         Data::Refusal(refusal) => refusal
             .retry_after_ms
             .map(|milliseconds| milliseconds.div_ceil(1000)),
-        Data::None | Data::Raw(_) => None,
+        Data::None | Data::Raw(_) | Data::Whole(_) => None,
     }
 }

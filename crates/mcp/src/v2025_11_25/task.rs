@@ -116,7 +116,7 @@ pub(super) fn outcome(view: &TaskView, version: Version) -> Result<Obj, RpcError
             relate(&mut result, &view.id);
             Ok(result)
         }
-        Phase::Finished(Outcome::Errored { body }) => Err(relayed(&errored(body)?)),
+        Phase::Finished(Outcome::Errored { body }) => Err(RpcError::passed_on(errored(body)?)),
         Phase::Finished(Outcome::Cancelled { by: _ }) => {
             let data = Raw::of(&serde_json::json!({ "status": status(&view.phase) })).ok();
             let message = "Task was cancelled".to_owned();
@@ -124,12 +124,6 @@ pub(super) fn outcome(view: &TaskView, version: Version) -> Result<Obj, RpcError
         }
         Phase::Finished(Outcome::Failed(reason)) => Err(RpcError::failed(*reason)),
     }
-}
-
-fn relayed(error: &Obj) -> RpcError {
-    let code = error.get("code").unwrap_or(rpc_error::INTERNAL_ERROR);
-    let message = error.get("message").unwrap_or_default();
-    RpcError::relayed(code, message, error.raw("data").cloned())
 }
 
 /// The result of a call in the shape of a version (D-8). A reference to a task is Longhaul's to make, so one
