@@ -1,11 +1,12 @@
 //! The client half: how Longhaul speaks to a server behind it, in either generation.
 //!
 //! [`Dial`] finds out how a server speaks, [`Outgoing`] writes requests to it, [`incoming`] and [`sse`] read what
-//! it sends, [`tools`] reads its list of tools, and [`result`] says what came of a call. The gateway moves the
+//! it sends, [`tools`] and [`list`] read its lists, and [`result`] says what came of a call. The gateway moves the
 //! bytes and measures the time. Nothing here opens anything or remembers one request for the next.
 
 pub mod dial;
 pub mod incoming;
+pub mod list;
 pub mod outgoing;
 pub mod result;
 pub mod sse;
@@ -19,7 +20,7 @@ pub use crate::v2025_11_25::Version;
 use crate::{
     frame::Obj,
     meta,
-    request::{LogLevel, RequestId},
+    request::{Answers, LogLevel, RequestId},
     rpc_error::RpcError,
     shape, v2026_07_28 as stateless,
 };
@@ -58,6 +59,24 @@ pub enum Kind {
     Stateless,
     /// A session begins with `initialize`.
     Sessions,
+}
+
+impl Kind {
+    /// How an operator and a store name it: the year of its newest version.
+    pub fn year(self) -> &'static str {
+        let version = match self {
+            Kind::Stateless => stateless::VERSION,
+            Kind::Sessions => Version::LATEST.as_str(),
+        };
+        version.split_once('-').map_or(version, |(year, _)| year)
+    }
+
+    /// The one that is named so.
+    pub fn of_year(year: &str) -> Option<Kind> {
+        [Kind::Stateless, Kind::Sessions]
+            .into_iter()
+            .find(|kind| kind.year() == year)
+    }
 }
 
 /// What carries frames to a server.
@@ -104,6 +123,28 @@ impl Hello {
         members.set(meta::CLIENT_INFO, &self.info().to_raw());
         members.set(meta::CLIENT_CAPABILITIES, &self.capabilities.to_raw());
     }
+}
+
+/// The capabilities of a client that can be asked this much (A-70, D-29), for [`Hello::own`].
+pub fn capabilities(answers: Answers) -> Obj {
+    let mut capabilities = Obj::default();
+    if answers.form || answers.url {
+        capabilities.edit("elicitation", |modes| {
+            if answers.form {
+                modes.edit("form", |_| {});
+            }
+            if answers.url {
+                modes.edit("url", |_| {});
+            }
+        });
+    }
+    if answers.sampling {
+        capabilities.edit("sampling", |_| {});
+    }
+    if answers.roots {
+        capabilities.edit("roots", |_| {});
+    }
+    capabilities
 }
 
 /// The notification that a request's reply is no longer waited for (A-32, B-34). Over HTTP a stateless request is

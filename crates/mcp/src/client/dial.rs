@@ -30,6 +30,18 @@ pub enum Choice {
     Only(Kind),
 }
 
+impl Choice {
+    /// How an operator says it: `auto`, or the year of a generation.
+    pub fn named(text: &str) -> Option<Choice> {
+        match text {
+            "auto" => Some(Choice::Find {
+                first: Kind::Stateless,
+            }),
+            year => Kind::of_year(year).map(Choice::Only),
+        }
+    }
+}
+
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {

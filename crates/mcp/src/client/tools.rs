@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
+pub use super::list::BadPage;
+use super::list::Pages;
 use crate::{
     canon::{self, Digest},
     clean,
     frame::{Obj, Raw},
     header::{self, BadMirror, Mirror},
-    reply::{Annotations, TaskSupport},
+    reply::{Annotations, TaskSupport, Tool},
     request::ToolRule,
 };
 
@@ -21,8 +23,6 @@ use crate::{
 pub const TOOLS_MAX: usize = 2_000;
 /// The most bytes of definitions of one server.
 pub const BYTES_MAX: usize = 8 * 1_024 * 1_024;
-/// The most pages of one list.
-pub const PAGES_MAX: usize = 500;
 /// The most dropped definitions that are remembered with their reasons.
 pub const DROPPED_MAX: usize = 100;
 
@@ -97,6 +97,21 @@ impl Definition {
         })
     }
 
+    /// The tool as it is listed under `name`. `support` is what is offered to clients; the output schema is shown only
+    /// where a call is sure to end with a result (D-44).
+    pub fn listing(&self, name: &str, support: TaskSupport, shows_output: bool) -> Tool {
+        Tool {
+            name: name.to_owned(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            input_schema: self.input_schema.clone(),
+            output_schema: self.output_schema.clone().filter(|_| shows_output),
+            annotations: self.annotations,
+            task_support: support,
+            relayed: Some(self.raw.clone()),
+        }
+    }
+
     /// What a call of the tool must be like. `support` is what is offered to clients, which is not what the server
     /// offers to us.
     pub fn rule(&self, support: TaskSupport) -> ToolRule {
@@ -162,22 +177,8 @@ pub struct Listing {
     /// All that were dropped.
     pub dropped_count: usize,
     names: BTreeSet<String>,
-    cursors: BTreeSet<String>,
+    pages: Pages,
     bytes: usize,
-}
-
-/// A page that is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum BadPage {
-    /// It has no array `tools`.
-    #[error("the list of tools has no array `tools`")]
-    NoTools,
-    /// The cursor is no string.
-    #[error("`nextCursor` of the list of tools is no string")]
-    BadCursor,
-    /// A cursor came before, or there are more than [`PAGES_MAX`] pages.
-    #[error("the list of tools does not end")]
-    Endless,
 }
 
 impl Listing {
@@ -187,22 +188,13 @@ impl Listing {
     /// # Errors
     /// The result is no page, or the pages do not end; the tools of the pages before stand.
     pub fn add(&mut self, result: &Raw) -> Result<Option<String>, BadPage> {
-        let page: Obj = result.read().map_err(|_| BadPage::NoTools)?;
-        let tools: Vec<Raw> = page.get("tools").ok_or(BadPage::NoTools)?;
+        let (page, tools) = Pages::items(result, "tools")?;
         for raw in tools {
             if let Err(why) = self.take(&raw) {
                 self.drop_one(&raw, why);
             }
         }
-        let cursor = match page.raw("nextCursor") {
-            None => return Ok(None),
-            Some(cursor) if cursor.text() == "null" => return Ok(None),
-            Some(cursor) => cursor.read::<String>().map_err(|_| BadPage::BadCursor)?,
-        };
-        if self.cursors.len() + 1 >= PAGES_MAX || !self.cursors.insert(cursor.clone()) {
-            return Err(BadPage::Endless);
-        }
-        Ok(Some(cursor))
+        self.pages.next(&page)
     }
 
     fn take(&mut self, raw: &Raw) -> Result<(), Bad> {

@@ -83,6 +83,20 @@ fn probe(choice: Choice, carrier: Carrier) -> Probe {
 }
 
 #[test]
+fn a_generation_is_named_by_the_year_of_its_newest_version() {
+    for (text, choice) in [
+        ("auto", Some(FIND)),
+        ("2025", Some(Choice::Only(Kind::Sessions))),
+        ("2026", Some(Choice::Only(Kind::Stateless))),
+        ("2024", None),
+        ("", None),
+        ("2026-07-28", None),
+    ] {
+        assert_eq!(Choice::named(text), choice, "{text}");
+    }
+}
+
+#[test]
 fn the_probes_have_the_official_shapes() {
     let discover = probe(FIND, Carrier::Http);
     let value = shown(&discover.sent);

@@ -347,6 +347,18 @@ fn object(values: &[String]) -> String {
 }
 
 proptest! {
+    /// B-24.
+    #[test]
+    fn any_name_survives_its_header(name in any::<String>()) {
+        let name = name.replace('\0', "");
+        let params = params(&json!({ "name": name }));
+        let sent = write("tools/call", Some(&params), Era::Stateless);
+        let Request::CallTool(call) = received(&sent, None) else {
+            return Err(TestCaseError::fail("no call"));
+        };
+        prop_assert_eq!(call.name, name);
+    }
+
     /// E-2: through the client half and back through the server half.
     #[test]
     fn arguments_and_results_keep_order_spelling_and_digits(

@@ -2,7 +2,10 @@
 
 use longhaul_mcp::{
     ToolRule,
-    client::tools::{BYTES_MAX, Bad, BadPage, DROPPED_MAX, Definition, Listing, PAGES_MAX, TOOLS_MAX},
+    client::{
+        list,
+        tools::{BYTES_MAX, Bad, BadPage, DROPPED_MAX, Definition, Listing, TOOLS_MAX},
+    },
     frame::Raw,
     reply::{Annotations, TaskSupport},
 };
@@ -54,6 +57,20 @@ fn a_definition_is_kept_whole_and_in_order() {
         read(&tool("t")).map(|tool| tool.task_support),
         Ok(TaskSupport::Forbidden)
     );
+}
+
+#[test]
+fn a_definition_is_listed_under_the_name_it_has_here() {
+    let definition = read(&with("outputSchema", json!({ "type": "object" }))).expect("a tool");
+    let listed = definition.listing("s__t", TaskSupport::Optional, true);
+    assert_eq!(
+        (listed.name.as_str(), listed.task_support),
+        ("s__t", TaskSupport::Optional)
+    );
+    assert_eq!(listed.output_schema, definition.output_schema);
+    assert_eq!(listed.relayed, Some(definition.raw.clone()));
+    let hidden = definition.listing("t", TaskSupport::Forbidden, false);
+    assert_eq!(hidden.output_schema, None);
 }
 
 /// E-3.
@@ -187,7 +204,10 @@ fn pages_follow_each_other_until_there_is_no_cursor() {
         json!({ "tools": {} }),
         json!({ "tools": null }),
     ] {
-        assert_eq!(listing.add(&raw(&none)), Err(BadPage::NoTools));
+        assert_eq!(
+            listing.add(&raw(&none)),
+            Err(BadPage::NoItems { member: "tools" })
+        );
     }
     let null = json!({ "tools": [], "nextCursor": null });
     assert_eq!(listing.add(&raw(&null)), Ok(None));
@@ -211,9 +231,9 @@ fn no_server_fills_the_memory_with_its_list() {
     assert_eq!(names, ["a", "small"]);
 
     let mut listing = Listing::default();
-    let endless = (0..=PAGES_MAX).find(|n| {
+    let endless = (0..=list::PAGES_MAX).find(|n| {
         let page = json!({ "tools": [], "nextCursor": n.to_string() });
         listing.add(&raw(&page)) == Err(BadPage::Endless)
     });
-    assert_eq!(endless, Some(PAGES_MAX - 1));
+    assert_eq!(endless, Some(list::PAGES_MAX - 1));
 }

@@ -1,0 +1,182 @@
+//! Lists of a server, page by page: prompts, resources and their templates; [`super::tools`] reads its own pages
+//! through this module, too.
+//!
+//! An item passes on as it was written, so one that a strict client would choke on is dropped alone. Pages that do
+//! not end are refused.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+
+use crate::{
+    frame::{Obj, Raw},
+    request::RelayMethod,
+};
+
+/// The most pages of one list.
+pub const PAGES_MAX: usize = 500;
+/// The most items of one list.
+pub const ITEMS_MAX: usize = 10_000;
+/// The most bytes of items of one list.
+pub const BYTES_MAX: usize = 8 * 1_024 * 1_024;
+
+/// A page that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BadPage {
+    /// It has no array of this name.
+    #[error("a page of the server's list has no array `{member}`")]
+    NoItems {
+        /// The array.
+        member: &'static str,
+    },
+    /// The cursor is no string.
+    #[error("`nextCursor` of the server's list is no string")]
+    BadCursor,
+    /// A cursor came before, or there are more than [`PAGES_MAX`] pages.
+    #[error("the server's list does not end")]
+    Endless,
+}
+
+/// The cursors of one list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Pages {
+    cursors: BTreeSet<String>,
+}
+
+impl Pages {
+    /// A page and its items.
+    pub(super) fn items(result: &Raw, member: &'static str) -> Result<(Obj, Vec<Raw>), BadPage> {
+        let page: Obj = result.read().map_err(|_| BadPage::NoItems { member })?;
+        let items = page.get(member).ok_or(BadPage::NoItems { member })?;
+        Ok((page, items))
+    }
+
+    /// Where the next page begins; an empty cursor is one, too (B-53).
+    pub(super) fn next(&mut self, page: &Obj) -> Result<Option<String>, BadPage> {
+        let cursor = match page.raw("nextCursor") {
+            None => return Ok(None),
+            Some(cursor) if cursor.text() == "null" => return Ok(None),
+            Some(cursor) => cursor.read::<String>().map_err(|_| BadPage::BadCursor)?,
+        };
+        if self.cursors.len() + 1 >= PAGES_MAX || !self.cursors.insert(cursor.clone()) {
+            return Err(BadPage::Endless);
+        }
+        Ok(Some(cursor))
+    }
+}
+
+/// What is listed beside tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// Prompts, by name.
+    Prompts,
+    /// Resources, by URI.
+    Resources,
+    /// Templates of resources, by their pattern of URIs.
+    Templates,
+}
+
+impl Of {
+    /// The method that lists them.
+    pub fn method(self) -> RelayMethod {
+        match self {
+            Of::Prompts => RelayMethod::ListPrompts,
+            Of::Resources => RelayMethod::ListResources,
+            Of::Templates => RelayMethod::ListTemplates,
+        }
+    }
+
+    /// The member of a page that holds them.
+    pub fn member(self) -> &'static str {
+        match self {
+            Of::Prompts => "prompts",
+            Of::Resources => "resources",
+            Of::Templates => "resourceTemplates",
+        }
+    }
+
+    /// The member that tells one from another.
+    pub fn key(self) -> &'static str {
+        match self {
+            Of::Prompts => "name",
+            Of::Resources => "uri",
+            Of::Templates => "uriTemplate",
+        }
+    }
+
+    /// The item that this is; `None` where a member that every client reads is missing or of the wrong type.
+    fn item(self, raw: Obj) -> Option<Item> {
+        let is_text = |member: &str| raw.raw(member).is_none_or(|value| value.text().starts_with('"'));
+        let is_list = raw
+            .raw("arguments")
+            .is_none_or(|value| value.text().starts_with('['));
+        let is_sound = ["title", "description", "mimeType"].into_iter().all(is_text)
+            && raw.get::<String>("name").is_some()
+            && (is_list || self != Of::Prompts);
+        let key = raw.get(self.key()).filter(|_| is_sound)?;
+        Some(Item { key, raw })
+    }
+
+    /// The result of a list with these items, for [`crate::Reply::Relayed`].
+    pub fn page<'a>(self, items: impl IntoIterator<Item = &'a Obj>, next_cursor: Option<&str>) -> Raw {
+        let items: Vec<Raw> = items.into_iter().map(Obj::to_raw).collect();
+        let mut page = Obj::default();
+        page.set(self.member(), &items);
+        page.set_some("nextCursor", next_cursor);
+        page.to_raw()
+    }
+}
+
+/// One listed thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// What tells it from others of its server.
+    pub key: String,
+    /// All of it, as it was written.
+    pub raw: Obj,
+}
+
+/// A list of one server, page by page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Items {
+    of: Of,
+    /// In the server's own order.
+    pub items: Vec<Item>,
+    /// Items that have not the shape of one, and those beyond [`ITEMS_MAX`] or [`BYTES_MAX`].
+    pub dropped_count: usize,
+    pages: Pages,
+    bytes: usize,
+}
+
+impl Items {
+    /// An empty list.
+    pub fn new(of: Of) -> Items {
+        Items {
+            of,
+            items: Vec::new(),
+            dropped_count: 0,
+            pages: Pages::default(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds the result of one request. Gives the cursor of the next page, if there is one.
+    ///
+    /// # Errors
+    /// The result is no page, or the pages do not end; the items before stand.
+    pub fn add(&mut self, result: &Raw) -> Result<Option<String>, BadPage> {
+        let (page, items) = Pages::items(result, self.of.member())?;
+        for raw in items {
+            let item = raw.read::<Obj>().ok().and_then(|raw| self.of.item(raw));
+            let bytes = self.bytes + raw.text().len();
+            match item.filter(|_| self.items.len() < ITEMS_MAX && bytes <= BYTES_MAX) {
+                Some(item) => {
+                    self.bytes = bytes;
+                    self.items.push(item);
+                }
+                None => self.dropped_count += 1,
+            }
+        }
+        self.pages.next(&page)
+    }
+}
