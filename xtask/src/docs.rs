@@ -42,6 +42,13 @@ const PAGES: &[Page] = &[
         },
     },
     Page {
+        path: "docs/reference/relay.md",
+        from: Maker::Test {
+            package: "longhaul-mcp",
+            test: "the_page_of_the_edits_is_the_committed_one",
+        },
+    },
+    Page {
         path: "docs/reference/settings.md",
         from: Maker::Binary(settings),
     },

@@ -6,7 +6,7 @@
 pub use crate::v2025_11_25::{Opening, Peer, Version};
 use crate::{
     frame::Frame,
-    header::Headers,
+    header::{self, Headers},
     malformed::{Malformed, Rule},
     meta,
     reply::{Discovery, Push, Relays, Reply},
@@ -127,7 +127,7 @@ pub enum Received {
 /// `initialize` (K-14, Q-28, Q-29). `headers` are those of the HTTP request, `None` on a pipe; `peer` is that of
 /// a pipe's session, once it has one. Versions are dates and compare as text.
 pub fn of(headers: Option<&Headers>, frame: &Frame, peer: Option<&Peer>) -> Belongs {
-    let version = headers.and_then(|headers| headers.one(VERSION_HEADER).ok().flatten());
+    let version = headers.and_then(|headers| headers.one(header::VERSION).ok().flatten());
     if names_a_version(frame) || version.is_some_and(|version| version >= stateless::VERSION) {
         return Belongs::Stateless;
     }
@@ -192,7 +192,7 @@ pub fn receive(
 /// # Errors
 /// It is malformed, or names no version that sessions have: HTTP status 400.
 pub fn check_version_header(headers: &Headers) -> Result<(), Rule> {
-    match headers.one(VERSION_HEADER) {
+    match headers.one(header::VERSION) {
         Ok(None) => Ok(()),
         Ok(Some(version)) if Version::parse(version).is_some() => Ok(()),
         Ok(Some(_)) | Err(_) => Err(Rule::SessionVersion),
@@ -203,5 +203,3 @@ pub fn check_version_header(headers: &Headers) -> Result<(), Rule> {
 pub fn opened(discovery: &Discovery, opening: &Opening) -> Vec<u8> {
     sessions::opened(discovery, opening)
 }
-
-const VERSION_HEADER: &str = "mcp-protocol-version";

@@ -275,6 +275,18 @@ pub struct CallTool {
     pub rest: Obj,
 }
 
+impl CallTool {
+    /// The parameters for the server that has the tool under `name`. Answers and state of an earlier round are
+    /// Longhaul's own and not among them.
+    pub fn params(&self, name: &str) -> Obj {
+        let mut params = Obj::default();
+        params.set("name", name);
+        params.set_some("arguments", self.arguments.as_ref());
+        params.0.extend(self.rest.0.iter().cloned());
+        params
+    }
+}
+
 /// A request that a server behind answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relay {

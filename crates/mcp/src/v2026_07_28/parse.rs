@@ -79,8 +79,8 @@ impl Reader<'_, '_> {
     fn read(&self, id: RequestId) -> Result<Incoming, Rule> {
         let meta = Meta::read(self.params.0)?;
         if let Some(headers) = self.headers {
-            headers.must_say("mcp-protocol-version", &meta.version)?;
-            headers.must_say("mcp-method", self.method)?;
+            headers.must_say(header::VERSION, &meta.version)?;
+            headers.must_say(header::METHOD, self.method)?;
         }
         if !SUPPORTED.contains(&meta.version.as_str()) {
             let requested = clean(&meta.version, 100);
@@ -118,7 +118,7 @@ impl Reader<'_, '_> {
         let Ok(body) = self.params.text(member) else {
             return Ok(false);
         };
-        match headers.must_say("mcp-name", &body) {
+        match headers.must_say(header::NAME, &body) {
             Ok(()) => Ok(false),
             Err(Rule::HeaderMissing { .. }) if is_lenient => Ok(true),
             Err(rule) => Err(rule),

@@ -3,6 +3,7 @@
 mod canon;
 mod client;
 mod edge;
+mod edits;
 mod form;
 mod frame;
 mod golden;
