@@ -104,6 +104,17 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "once a result arrived, an equal call is new work",
     ),
     ("passes-another-owner", "T10", "only the owner acts on a task"),
+    (
+        "sessions-share-a-server",
+        "",
+        "a session's process of a server serves no other session",
+    ),
+    (
+        "any-stream-replies",
+        "",
+        "over HTTP a request is answered on its own stream alone",
+    ),
+    ("a-lost-call-is-sent-again", "", "a call is sent to its server once"),
 ];
 
 /// The transitions whose guards must have a fault. T21 has no guard of its own, T13 to T17 are told apart by the

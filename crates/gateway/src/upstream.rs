@@ -1,14 +1,30 @@
 //! Servers that speak MCP, behind this one.
 //!
 //! ```text
-//! a call ─> link ─ stdio: a program under the shim | HTTP ─> the server
-//! a call <─ link <─ frames in the order in which the server wrote them
+//! a call ─> Server ─> pool: which process or session ─> connection: an id, a place to wait ─> link: stdio | HTTP ─> the server
+//! a call <─ events, outcome ────────────────────────── connection: one ordered reader <────── link <─────────────── the server
 //! ```
 //!
-//! A server is taken for hostile: whatever it sends or withholds, each request ends in a stated way, and what is
-//! kept of it is bounded. Its programs are started through `engine::process` alone, so nothing of them outlives
-//! this process.
+//! [`Server`] is the entrance; the catalog and dispatch hold one for each that is configured. `dial` opens a
+//! connection, `definitions` fetches what a server defines. What frames mean is said by `longhaul_mcp::client`.
+//!
+//! A server is taken for hostile: whatever it sends or withholds, each request ends in a stated way, a request is
+//! sent once, and what is kept of a server is bounded. Its programs are started through `engine::process` alone, so
+//! nothing of them outlives this process.
 
+pub mod connection;
+pub mod definitions;
+pub mod dial;
 pub mod http;
 pub mod link;
+pub mod outcome;
+pub mod pool;
+pub mod question;
+pub mod server;
 pub mod stdio;
+pub mod subscription;
+
+pub use definitions::Definitions;
+pub use outcome::{Event, Failed, Outcome, Request, Unsent};
+pub use question::Question;
+pub use server::{Caller, Isolation, Server, Spec, State};

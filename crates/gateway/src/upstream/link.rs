@@ -5,7 +5,11 @@
 
 use std::{fmt, time::Duration};
 
+use longhaul_mcp::client::{Carrier, Sent};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use tokio::time::Instant;
+
+use super::{http, stdio};
 
 /// The longest frame that a server may send, in bytes.
 pub const FRAME_MAX: usize = 16 << 20;
@@ -140,9 +144,151 @@ pub enum Why {
     /// The server does not know the session any more.
     #[error("it has forgotten the session")]
     SessionEnded,
-    /// More than [`NOISE_MAX`] without a frame in between.
-    #[error("it wrote too much that is no JSON-RPC")]
+    /// More than [`NOISE_MAX`] of no use.
+    #[error("it wrote too much that is of no use")]
     Noise,
+    /// A frame longer than [`FRAME_MAX`], and who waits for it cannot be told.
+    #[error("it wrote a frame longer than {} MiB", FRAME_MAX >> 20)]
+    TooLong,
+}
+
+/// The way to a server. Cheap to clone.
+#[derive(Clone)]
+pub enum Outlet {
+    /// The input of a program.
+    Stdio(stdio::Outlet),
+    /// Requests to a URL.
+    Http(http::Outlet),
+}
+
+/// It did not reach the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Untold(String);
+
+impl Outlet {
+    /// What carries the frames.
+    pub fn carrier(&self) -> Carrier {
+        match self {
+            Outlet::Stdio(_) => Carrier::Pipe,
+            Outlet::Http(_) => Carrier::Http,
+        }
+    }
+
+    /// Hands a request over; it waits while a program does not read. When the future is dropped, the request is
+    /// sent whole or not at all.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub async fn request(&self, id: u64, sent: Sent, begins_session: bool) -> Result<(), Untold> {
+        match self {
+            Outlet::Stdio(outlet) => stdio_told(outlet.send(sent.frame).await),
+            Outlet::Http(outlet) => {
+                outlet.request(id, sent, begins_session);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a notification or an answer.
+    ///
+    /// # Errors
+    /// It did not arrive, as far as can be seen.
+    pub async fn tell(&self, sent: Sent) -> Result<(), Untold> {
+        match self {
+            Outlet::Stdio(outlet) => {
+                let told = tokio::time::timeout(http::TELL_MAX, outlet.send(sent.frame)).await;
+                stdio_told(told.map_err(|_late| Untold("it does not read".to_owned()))?)
+            }
+            Outlet::Http(outlet) => outlet.tell(sent).await.map_err(|error| Untold(error.to_string())),
+        }
+    }
+
+    /// Gives a request up. On a pipe that only means that its reply is dropped when it comes.
+    pub fn abandon(&self, id: u64) {
+        match self {
+            Outlet::Stdio(_) => {}
+            Outlet::Http(outlet) => outlet.abandon(id),
+        }
+    }
+
+    /// The end of the server's standard error so far.
+    pub fn stderr(&self) -> String {
+        match self {
+            Outlet::Stdio(outlet) => outlet.stderr(),
+            Outlet::Http(_) => String::new(),
+        }
+    }
+
+    /// The process id of a program.
+    pub fn pid(&self) -> Option<i32> {
+        match self {
+            Outlet::Stdio(outlet) => Some(outlet.pid()),
+            Outlet::Http(_) => None,
+        }
+    }
+}
+
+fn stdio_told(told: Result<(), longhaul_engine::process::Gone>) -> Result<(), Untold> {
+    told.map_err(|_gone| Untold("it has ended".to_owned()))
+}
+
+/// What comes from a server. Dropping it ends what it comes from.
+pub enum Inlet {
+    /// The output of a program.
+    Stdio(Box<stdio::Inlet>),
+    /// The replies from a URL.
+    Http(http::Inlet),
+}
+
+impl Inlet {
+    /// What comes next. Cancel-safe.
+    pub async fn next(&mut self) -> Heard {
+        match self {
+            Inlet::Stdio(inlet) => inlet.next().await,
+            Inlet::Http(inlet) => inlet.next().await,
+        }
+    }
+
+    /// Ends the server's program or session.
+    pub async fn close(self, why: Why) -> Lost {
+        match self {
+            Inlet::Stdio(inlet) => inlet.close(why).await,
+            Inlet::Http(inlet) => inlet.close(why).await,
+        }
+    }
+}
+
+/// Counts what a server sends that is of no use.
+#[derive(Debug)]
+pub(super) struct Noise {
+    bytes: u64,
+    since: Instant,
+}
+
+/// What a line or frame of no use counts at least, in bytes: many short ones cost as much as a few long ones.
+const NOISE_LEAST: u64 = 512;
+
+impl Noise {
+    pub(super) fn new() -> Noise {
+        Noise {
+            bytes: 0,
+            since: Instant::now(),
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Whether it is too much by now.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        if self.since.elapsed() > NOISE_TIME {
+            *self = Noise::new();
+        }
+        self.bytes += (bytes as u64).max(NOISE_LEAST);
+        self.bytes > NOISE_MAX
+    }
 }
 
 /// The id in the text of a reply, also of one that cannot be read whole, if it is one of ours: a number.

@@ -15,9 +15,7 @@ use longhaul_engine::process::{
 };
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::link::{
-    FRAME_MAX, Heard, Lost, NOISE_MAX, NOISE_TIME, STDERR_MAX, Via, Why, reply_to, reply_to_at_end,
-};
+use super::link::{FRAME_MAX, Heard, Lost, Noise, STDERR_MAX, Via, Why, reply_to, reply_to_at_end};
 
 /// How long a program may take to end after the end of its input, before it is told to with TERM.
 pub const EOF_WAIT: Duration = Duration::from_secs(2);
@@ -25,8 +23,6 @@ pub const EOF_WAIT: Duration = Duration::from_secs(2);
 const OUTPUT_CLOSED_MAX: Duration = Duration::from_secs(1);
 /// The longest piece of a line, in bytes. Many wait for a slow reader, so it is much shorter than a frame.
 const PIECE_MAX: usize = 64 << 10;
-/// What a line that is no frame counts at least, in bytes: many short ones cost as much as a few long ones.
-const NOISE_LINE: u64 = 512;
 /// How much of the start and of the end of a frame that is too long is looked at for its id, in bytes.
 const LOOKED_AT: usize = 4 << 10;
 
@@ -119,12 +115,16 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Hands one frame over, without a line feed in it. It waits while the server does not read; when the future
-    /// is dropped, the frame is sent whole or not at all.
+    /// Hands one frame over. It waits while the server does not read; when the future is dropped, the frame is sent
+    /// whole or not at all.
     ///
     /// # Errors
     /// [`process::Gone`] when nobody will read it.
     pub async fn send(&self, mut frame: Vec<u8>) -> Result<(), process::Gone> {
+        // JSON has line breaks only between its tokens, where a space means the same.
+        for byte in frame.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+            *byte = b' ';
+        }
         frame.push(b'\n');
         self.orders.write(frame).await
     }
@@ -147,13 +147,15 @@ pub struct Inlet {
     orders: Orders,
     line: Line,
     skipped: u64,
-    /// Bytes since the last frame, or since this moment.
-    noise: u64,
-    noise_since: Instant,
+    /// Since the last frame.
+    noise: Noise,
     /// Why it is being ended.
     ending: Option<Why>,
+    closing: bool,
     /// When a program that closed its output is stopped.
     stop_at: Option<Instant>,
+    /// The end was told.
+    lost: Option<Lost>,
 }
 
 impl Inlet {
@@ -163,10 +165,11 @@ impl Inlet {
             orders,
             line: Line::default(),
             skipped: 0,
-            noise: 0,
-            noise_since: Instant::now(),
+            noise: Noise::new(),
             ending: None,
+            closing: false,
             stop_at: None,
+            lost: None,
         }
     }
 
@@ -199,14 +202,18 @@ impl Inlet {
                 Some(
                     Fact::Closed(Stream::Errors) | Fact::Message(_) | Fact::TooLong { .. } | Fact::Garbled,
                 ) => {}
-                Some(Fact::Ended(ended)) => return Heard::Lost(self.lost(&ended)),
+                Some(Fact::Ended(ended)) => {
+                    let lost = self.lost(&ended);
+                    self.lost = Some(lost.clone());
+                    return Heard::Lost(lost);
+                }
                 None => std::future::pending().await,
             }
         }
     }
 
     fn hear(&mut self, bytes: Vec<u8>, more: bool) -> Option<Heard> {
-        let read = bytes.len() as u64;
+        let read = bytes.len();
         let line = self.line.push(bytes, more);
         let heard = match line {
             None => None,
@@ -221,30 +228,23 @@ impl Inlet {
             }
         };
         if heard.is_some() {
-            self.noise = 0;
-        } else {
+            self.noise.reset();
+        } else if self.noise.add(read) && self.ending.is_none() {
             // A long line counts before it ends, or one without an end would never count.
-            self.skip(read);
+            self.ending = Some(Why::Noise);
+            self.orders.stop();
         }
         heard
     }
 
-    fn skip(&mut self, bytes: u64) {
-        if self.noise_since.elapsed() > NOISE_TIME {
-            self.noise = 0;
-            self.noise_since = Instant::now();
-        }
-        self.noise += bytes.max(NOISE_LINE);
-        if self.noise > NOISE_MAX && self.ending.is_none() {
-            self.ending = Some(Why::Noise);
-            self.orders.stop();
-        }
-    }
-
     /// Ends the server: the end of its input, then TERM, then KILL, each to the whole tree. Returns when nothing of
     /// it is left, or when that cannot be confirmed; frames that still come are dropped.
-    pub async fn close(mut self) -> Lost {
-        self.ending.get_or_insert(Why::Closed);
+    pub async fn close(mut self, why: Why) -> Lost {
+        if let Some(lost) = self.lost {
+            return lost;
+        }
+        self.closing = true;
+        self.ending.get_or_insert(why);
         let politely = async {
             // What was written before it comes first, and a server that does not read holds that up.
             self.orders.clone().close_input().await;
@@ -271,10 +271,8 @@ impl Inlet {
     fn lost(&mut self, ended: &Ended) -> Lost {
         let why = match (ended.reason, ended.exit) {
             (Reason::ShimLost, _) => Why::ShimLost,
-            (Reason::Exited, Some(Exit::Code(code))) if self.ending != Some(Why::Closed) => Why::Exited(code),
-            (Reason::Exited, Some(Exit::Signal(signal))) if self.ending != Some(Why::Closed) => {
-                Why::Signalled(signal)
-            }
+            (Reason::Exited, Some(Exit::Code(code))) if !self.closing => Why::Exited(code),
+            (Reason::Exited, Some(Exit::Signal(signal))) if !self.closing => Why::Signalled(signal),
             (
                 Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::Stopped | Reason::OutOfMemory,
                 Some(_) | None,

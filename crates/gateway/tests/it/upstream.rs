@@ -1,6 +1,8 @@
 //! Servers behind the gateway that are real processes: `fixtures/mcp_server.py`, plain or hostile.
 
+mod connection;
 mod http;
+mod server;
 mod stdio;
 
 use std::{future::Future, path::Path, time::Duration};

@@ -57,7 +57,7 @@ impl Link {
     }
 
     async fn close(self) -> Lost {
-        let lost = within(PATIENCE, self.inlet.close()).await;
+        let lost = within(PATIENCE, self.inlet.close(Why::Closed)).await;
         let left = std::fs::read_dir(self.spool.path()).expect("a folder").count();
         assert_eq!(left, 0, "nothing stays in the spool");
         lost

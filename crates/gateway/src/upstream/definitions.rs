@@ -1,0 +1,210 @@
+//! What a server defines: how it speaks, and its lists, fetched whole and kept as they were written.
+//!
+//! Called by `server` after each dial and each change. A list of tools that cannot be fetched is a failure; the
+//! other lists are empty then.
+
+use std::time::Duration;
+
+use longhaul_mcp::{
+    canon::{self, Digest},
+    client::{
+        Era, Spoken, Version,
+        list::{Item, Items, Of},
+        result::Came,
+        tools::{Definition, Dropped, Listing},
+    },
+    frame::{Obj, Raw},
+    scan::Refused,
+};
+
+use super::{
+    connection::Connection,
+    outcome::{Outcome, Request},
+};
+
+/// How long one page of a list may take.
+pub const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What one server defines.
+#[derive(Clone, Debug)]
+pub struct Definitions {
+    /// How it speaks and what it offers.
+    pub spoken: Spoken,
+    /// Its tools, in its own order.
+    pub tools: Vec<Definition>,
+    /// The first of those that cannot be listed, with the reasons.
+    pub dropped: Vec<Dropped>,
+    /// All that cannot be listed.
+    pub dropped_count: usize,
+    /// Its prompts.
+    pub prompts: Vec<Item>,
+    /// Its resources.
+    pub resources: Vec<Item>,
+    /// Its templates of resources.
+    pub templates: Vec<Item>,
+    /// Equal for equal definitions, whatever their spelling.
+    pub digest: Digest,
+}
+
+/// Why the definitions could not be fetched.
+#[derive(Debug, thiserror::Error)]
+#[error("list its {what}: {why}")]
+pub struct Unlisted {
+    what: &'static str,
+    why: String,
+    /// The server does not answer any more.
+    pub(super) in_vain: bool,
+}
+
+impl Definitions {
+    /// Fetches all of them.
+    ///
+    /// # Errors
+    /// The list of tools cannot be fetched.
+    pub async fn fetch(connection: &Connection) -> Result<Definitions, Unlisted> {
+        let spoken = connection.spoken().clone();
+        let offers = spoken.offers();
+        let mut tools = Listing::default();
+        if offers.tools {
+            list(connection, "tools/list", |page| {
+                tools.add(page).map_err(|bad| bad.to_string())
+            })
+            .await
+            .map_err(|(why, in_vain)| Unlisted {
+                what: "tools",
+                why,
+                in_vain,
+            })?;
+        }
+        let mut lists = [Of::Prompts, Of::Resources, Of::Templates].map(|of| (of, Items::new(of)));
+        for (of, items) in &mut lists {
+            let is_offered = match of {
+                Of::Prompts => offers.prompts,
+                Of::Resources | Of::Templates => offers.resources,
+            };
+            if !is_offered {
+                continue;
+            }
+            let method = of.method().as_str();
+            let fetched = list(connection, method, |page| {
+                items.add(page).map_err(|bad| bad.to_string())
+            });
+            if let Err((why, _)) = fetched.await {
+                tracing::info!(method, why, "a server's list is cut short");
+            }
+        }
+        let [prompts, resources, templates] = lists.map(|(_, items)| items.items);
+        Definitions::new(spoken, tools, prompts, resources, templates).map_err(|refused| Unlisted {
+            what: "tools",
+            why: refused.to_string(),
+            in_vain: false,
+        })
+    }
+
+    fn new(
+        spoken: Spoken,
+        listing: Listing,
+        prompts: Vec<Item>,
+        resources: Vec<Item>,
+        templates: Vec<Item>,
+    ) -> Result<Definitions, Refused> {
+        let mut definitions = Definitions {
+            spoken,
+            tools: listing.tools,
+            dropped: listing.dropped,
+            dropped_count: listing.dropped_count,
+            prompts,
+            resources,
+            templates,
+            digest: Digest::default(),
+        };
+        definitions.digest = canon::digest(&definitions.encode())?;
+        Ok(definitions)
+    }
+
+    /// All of it but what was dropped, as one value, to be kept until the next start.
+    pub fn encode(&self) -> Raw {
+        let mut object = Obj::default();
+        object.set("version", self.spoken.era.version());
+        object.set("capabilities", &self.spoken.capabilities.to_raw());
+        if let Some(info) = &self.spoken.server_info {
+            object.set("serverInfo", &info.to_raw());
+        }
+        if let Some(instructions) = &self.spoken.instructions {
+            object.set("instructions", instructions);
+        }
+        let tools: Vec<Raw> = self.tools.iter().map(|tool| tool.raw.to_raw()).collect();
+        object.set("tools", &tools);
+        let lists = [
+            (Of::Prompts, &self.prompts),
+            (Of::Resources, &self.resources),
+            (Of::Templates, &self.templates),
+        ];
+        for (of, items) in lists {
+            let items: Vec<Raw> = items.iter().map(|item| item.raw.to_raw()).collect();
+            object.set(of.member(), &items);
+        }
+        object.to_raw()
+    }
+
+    /// What [`Definitions::encode`] wrote; `None` when it is something else.
+    pub fn decode(encoded: &Raw) -> Option<Definitions> {
+        let object: Obj = encoded.read().ok()?;
+        let version: String = object.get("version")?;
+        let era = match version == Era::Stateless.version() {
+            true => Era::Stateless,
+            false => Era::Session(Version::parse(&version)?),
+        };
+        let mut page = Obj::default();
+        page.set("tools", object.raw("tools")?);
+        let mut tools = Listing::default();
+        tools.add(&page.to_raw()).ok()?;
+        let spoken = Spoken {
+            era,
+            capabilities: object.obj("capabilities")?,
+            server_info: object.obj("serverInfo"),
+            instructions: object.get("instructions"),
+            next_id: 1,
+        };
+        let items = |of: Of| {
+            let mut page = Obj::default();
+            page.set(of.member(), object.raw(of.member())?);
+            let mut items = Items::new(of);
+            items.add(&page.to_raw()).ok()?;
+            Some(items.items)
+        };
+        let (prompts, resources, templates) =
+            (items(Of::Prompts)?, items(Of::Resources)?, items(Of::Templates)?);
+        Definitions::new(spoken, tools, prompts, resources, templates).ok()
+    }
+}
+
+/// Fetches the pages of a list, until the last. An error says whether the server does not answer any more.
+async fn list(
+    connection: &Connection,
+    method: &str,
+    mut add: impl FnMut(&Raw) -> Result<Option<String>, String>,
+) -> Result<(), (String, bool)> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let params = cursor.map(|cursor| {
+            let mut params = Obj::default();
+            params.set("cursor", &cursor);
+            params
+        });
+        let request = Request {
+            method,
+            params: params.as_ref(),
+            timeout: Some(PAGE_TIME_MAX),
+            ..Request::default()
+        };
+        let outcome = connection.request(request, None, std::future::pending()).await;
+        let Outcome::Came(Came::Complete(page)) = outcome else {
+            return Err((outcome.why(), matches!(outcome, Outcome::TimedOut)));
+        };
+        cursor = add(&page).map_err(|why| (why, false))?;
+        if cursor.is_none() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Opens a connection: starts the link, finds out how the server speaks, and says hello.
+//!
+//! Called by the pool. The order of the questions is [`Dial`]'s; here are the clock and the wires. Until the
+//! server has answered, nothing that it says has an effect.
+
+use std::sync::Arc;
+
+use longhaul_engine::process::Unstartable;
+use longhaul_mcp::{
+    client::{
+        self, Carrier, Dial, Era, Hello, Incoming, Kind, Sent, Version,
+        dial::{Choice, Failure, Heard as Answer, Probe, Step},
+        incoming::{Ask, AskKind},
+    },
+    frame::Obj,
+    request::RequestId,
+};
+use tokio::time::{Duration, Instant, timeout_at};
+
+use super::{
+    connection::{Connection, Greeted, LIMITS, Notices},
+    http::{self, Remote, Unusable},
+    link::{Heard, Inlet, Lost, Outlet, Over, Why},
+    stdio::{self, Host, Program},
+};
+
+/// How long it may take until a server was found out and has answered.
+pub const DIAL_MAX: Duration = Duration::from_secs(30);
+/// How long the first question waits for its answer: an old server may be silent where it does not understand.
+pub const PROBE_MAX: Duration = Duration::from_secs(10);
+
+/// How a server is reached.
+#[derive(Clone)]
+pub enum Place {
+    /// A program of ours.
+    Program(Program, Arc<Host>),
+    /// A URL.
+    Remote(Remote),
+}
+
+/// What is said to every server, and how long its answers are waited for.
+#[derive(Clone)]
+pub struct Ours {
+    /// Who we are and what can be asked of us.
+    pub hello: Hello,
+    /// The result of `roots/list`; without it the question goes to the call that it belongs to.
+    pub roots: Option<Obj>,
+    /// All calls on one connection are of one owner.
+    pub one_owner: bool,
+    /// At most so long: [`DIAL_MAX`], but for tests.
+    pub dial_max: Duration,
+    /// At most so long for the first question: [`PROBE_MAX`], but for tests.
+    pub probe_max: Duration,
+}
+
+impl Ours {
+    /// Longhaul, with these capabilities and roots.
+    pub fn new(capabilities: Obj, roots: Option<Obj>) -> Ours {
+        Ours {
+            hello: Hello::own(capabilities),
+            roots,
+            one_owner: false,
+            dial_max: DIAL_MAX,
+            probe_max: PROBE_MAX,
+        }
+    }
+}
+
+/// Why there is no connection. Nothing of the server is left.
+#[derive(Debug, thiserror::Error)]
+pub enum Unopened {
+    /// Its program cannot be started.
+    #[error(transparent)]
+    Unstartable(#[from] Unstartable),
+    /// Its settings cannot be used.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// It cannot be reached.
+    #[error("{0}")]
+    Unreachable(Over),
+    /// It was ended.
+    #[error("{lost}")]
+    Lost {
+        /// How.
+        lost: Lost,
+    },
+    /// It is there and cannot be spoken to.
+    #[error("{failure}")]
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// The end of its standard error.
+        stderr: String,
+    },
+}
+
+impl Unopened {
+    /// The end of the server's standard error, for whoever runs it.
+    pub fn stderr(&self) -> &str {
+        match self {
+            Unopened::Lost { lost } => &lost.stderr,
+            Unopened::Failed { stderr, .. } => stderr,
+            Unopened::Unstartable(_) | Unopened::Unusable(_) | Unopened::Unreachable(_) => "",
+        }
+    }
+}
+
+/// Opens one. When the future is dropped, what was started ends by itself.
+///
+/// # Errors
+/// [`Unopened`].
+pub async fn open(
+    place: &Place,
+    ours: &Ours,
+    choice: Choice,
+    notices: Notices,
+) -> Result<Connection, Unopened> {
+    let mut dialling = Dialling {
+        place,
+        until: Instant::now() + ours.dial_max,
+        ends: start(place).await?,
+        begun: 0,
+        late: false,
+    };
+    let mut dialled = dialling.dial(ours, choice).await?;
+    if matches!(dialled, Dialled::Failed(_)) && dialling.late {
+        // It was merely slow: the first question was answered while the second waited.
+        dialled = dialling.dial(ours, Choice::Only(Kind::Stateless)).await?;
+    }
+    let (outlet, inlet) = dialling.ends;
+    match dialled {
+        Dialled::Done { spoken, then } => {
+            let greeted = Greeted {
+                spoken: *spoken,
+                outlet,
+                inlet,
+                ids_from: dialling.begun + 1,
+            };
+            Ok(Connection::begin(greeted, then, ours.clone(), notices).await)
+        }
+        Dialled::Failed(failure) => {
+            let lost = inlet.close(Why::Closed).await;
+            Err(Unopened::Failed {
+                failure,
+                stderr: lost.stderr,
+            })
+        }
+    }
+}
+
+async fn start(place: &Place) -> Result<(Outlet, Inlet), Unopened> {
+    Ok(match place {
+        Place::Program(program, host) => {
+            let (outlet, inlet) = stdio::open(program, host).await?;
+            (Outlet::Stdio(outlet), Inlet::Stdio(Box::new(inlet)))
+        }
+        Place::Remote(remote) => {
+            let (outlet, inlet) = http::open(remote)?;
+            (Outlet::Http(outlet), Inlet::Http(inlet))
+        }
+    })
+}
+
+enum Dialled {
+    Done {
+        spoken: Box<client::Spoken>,
+        then: Option<Sent>,
+    },
+    Failed(Failure),
+}
+
+struct Dialling<'a> {
+    place: &'a Place,
+    until: Instant,
+    ends: (Outlet, Inlet),
+    /// The last id that was used.
+    begun: u64,
+    /// A question of the newer generation was answered after its time.
+    late: bool,
+}
+
+impl Dialling<'_> {
+    async fn dial(&mut self, ours: &Ours, choice: Choice) -> Result<Dialled, Unopened> {
+        let mut dial = Dial::new(ours.hello.clone(), self.ends.0.carrier(), choice);
+        let mut probe = dial.first();
+        let mut is_first = matches!(choice, Choice::Find { .. });
+        loop {
+            if probe.afresh {
+                self.ends = start(self.place).await?;
+            }
+            let most = if is_first { ours.probe_max } else { ours.dial_max };
+            let answer = self.ask(probe, most).await?;
+            is_first = false;
+            probe = match dial.heard(answer) {
+                Step::Send(next) => next,
+                Step::Done { spoken, then } => return Ok(Dialled::Done { spoken, then }),
+                Step::Failed(failure) => return Ok(Dialled::Failed(failure)),
+            };
+        }
+    }
+
+    async fn ask(&mut self, probe: Probe, most: Duration) -> Result<Answer, Unopened> {
+        let id = number(&probe.id);
+        self.begun = self.begun.max(id);
+        let until = self.until.min(Instant::now() + most);
+        let begins_session = probe.kind == Kind::Sessions;
+        // One that ended says so at its other end.
+        let sent = timeout_at(until, self.ends.0.request(id, probe.sent, begins_session)).await;
+        if sent.is_err() {
+            return Ok(Answer::Silence);
+        }
+        match timeout_at(until, self.answer(id)).await {
+            Ok(answer) => answer,
+            Err(_late) => {
+                self.ends.0.abandon(id);
+                Ok(Answer::Silence)
+            }
+        }
+    }
+
+    async fn answer(&mut self, id: u64) -> Result<Answer, Unopened> {
+        loop {
+            match self.ends.1.next().await {
+                Heard::Frame { bytes, .. } => match client::read(&bytes, &LIMITS) {
+                    Ok(Incoming::Reply { id: told, outcome }) if number(&told) == id => {
+                        return Ok(Answer::Reply {
+                            outcome,
+                            status: self.status(200),
+                        });
+                    }
+                    Ok(Incoming::Reply { outcome, .. }) => self.late |= outcome.is_ok(),
+                    Ok(Incoming::Ask(ask)) => self.pong(&ask).await,
+                    Ok(Incoming::Unread(error)) => {
+                        return Ok(Answer::Reply {
+                            outcome: Err(error),
+                            status: self.status(200),
+                        });
+                    }
+                    Ok(Incoming::Notice { .. }) | Err(_) => {}
+                },
+                Heard::Refused { status, body, .. } => {
+                    return Ok(match client::read(&body, &LIMITS) {
+                        Ok(Incoming::Reply { outcome, .. }) => Answer::Reply {
+                            outcome,
+                            status: self.status(status),
+                        },
+                        Ok(Incoming::Unread(error)) => Answer::Reply {
+                            outcome: Err(error),
+                            status: self.status(status),
+                        },
+                        Ok(Incoming::Notice { .. } | Incoming::Ask(_)) | Err(_) => Answer::Status(status),
+                    });
+                }
+                Heard::Over { request, over } if request == id => {
+                    return match over {
+                        Over::Unsent(_) => Err(Unopened::Unreachable(over)),
+                        Over::Broken(_)
+                        | Over::Cut
+                        | Over::NoReply
+                        | Over::NotJson
+                        | Over::TooLong
+                        | Over::SessionEnded => Ok(Answer::Closed),
+                    };
+                }
+                Heard::Over { .. } | Heard::TooLong { .. } => {}
+                // Another start would end the same way.
+                Heard::Lost(lost) if lost.why == Why::Noise => return Err(Unopened::Lost { lost }),
+                Heard::Lost(_) => return Ok(Answer::Closed),
+            }
+        }
+    }
+
+    fn status(&self, status: u16) -> Option<u16> {
+        match self.ends.0.carrier() {
+            Carrier::Http => Some(status),
+            Carrier::Pipe => None,
+        }
+    }
+
+    /// a server may ask whether we are there before all else.
+    async fn pong(&self, ask: &Ask) {
+        if ask.kind == AskKind::Ping {
+            let sent = client::answer(&ask.id, &Obj::default(), Version::LATEST);
+            let _gone = self.ends.0.tell(sent).await;
+        }
+    }
+}
+
+/// Ids of ours are small numbers; any other id is nobody's, as 0 is.
+pub(super) fn number(id: &RequestId) -> u64 {
+    match id {
+        RequestId::Integer(number) => u64::try_from(*number).unwrap_or(0),
+        RequestId::Text(_) => 0,
+    }
+}
+
+/// The generation to try first next time (B-17).
+pub fn remembered(era: Era) -> Choice {
+    Choice::Find { first: era.kind() }
+}

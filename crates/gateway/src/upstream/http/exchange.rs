@@ -1,0 +1,254 @@
+//! One request over HTTP, and what comes of it: a reply, a stream that is read and resumed, or a reason.
+//!
+//! Started by the link for each request, and used by it for the stream of the session. It never sends a request twice.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use longhaul_mcp::client::{
+    Sent,
+    sse::{Decoder, Event, Limits},
+};
+use reqwest::{Response, StatusCode};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    super::link::{FRAME_MAX, Heard, Over, Via, reply_to},
+    BODY_IDLE_MAX, Inner, REFUSAL_MAX, RESUMES_MAX, RETRY, SESSION, causes, has_type, is_stream,
+};
+
+/// After its reply a stream should end at once; then the connection can serve the next request.
+const AFTER_REPLY_MAX: Duration = Duration::from_secs(1);
+/// The longest id of a session, in bytes.
+const SESSION_ID_MAX: usize = 1024;
+
+/// The frame in an event; `None` when it only marks a place, or is of a kind of its own.
+pub(super) fn frame(event: Event) -> Option<Vec<u8>> {
+    let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");
+    (is_message && !event.data.is_empty()).then_some(event.data)
+}
+
+/// How far a stream was read.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) id: Option<String>,
+    retry: Option<Duration>,
+    /// How often it was resumed since the last event.
+    resumed: u32,
+}
+
+impl Place {
+    pub(super) fn take(&mut self, event: &Event) {
+        if let Some(id) = &event.id {
+            self.id = (!id.is_empty()).then(|| id.clone());
+        }
+        if let Some(retry) = event.retry {
+            self.retry = Some(Duration::from_millis(retry));
+        }
+        if !event.data.is_empty() {
+            self.resumed = 0;
+        }
+    }
+
+    pub(super) fn pause(&mut self) -> Duration {
+        let (first, longest) = RETRY;
+        let pause = self.retry.unwrap_or(first);
+        let factor = 1 << self.resumed.min(6);
+        self.resumed += 1;
+        (pause * factor).min(longest)
+    }
+}
+
+/// The events of a response.
+pub(super) struct Events {
+    response: Response,
+    decoder: Decoder,
+    ready: std::vec::IntoIter<Event>,
+}
+
+impl Events {
+    pub(super) fn new(response: Response) -> Events {
+        Events {
+            response,
+            decoder: Decoder::new(Limits {
+                line_bytes_max: FRAME_MAX + 64,
+                event_bytes_max: FRAME_MAX,
+            }),
+            ready: Vec::new().into_iter(),
+        }
+    }
+
+    /// `None` at the end of the response, however it came.
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, Over> {
+        loop {
+            if let Some(event) = self.ready.next() {
+                return Ok(Some(event));
+            }
+            let Ok(Some(bytes)) = self.response.chunk().await else {
+                return Ok(None);
+            };
+            let mut events = Vec::new();
+            let fed = self.decoder.feed(&bytes, &mut events);
+            if events.is_empty() {
+                fed.map_err(|_broken| Over::TooLong)?;
+            }
+            self.ready = events.into_iter();
+        }
+    }
+}
+
+/// One request and what comes of it.
+pub(super) struct Exchange {
+    pub(super) inner: Arc<Inner>,
+    pub(super) id: u64,
+    pub(super) begins_session: bool,
+}
+
+impl Exchange {
+    pub(super) async fn run(self, sent: Sent) {
+        if let Err(over) = self.reply(sent).await {
+            let ended = over == Over::SessionEnded;
+            let request = self.id;
+            self.inner.tell(Heard::Over { request, over }).await;
+            if ended {
+                self.inner.session_ended().await;
+            }
+        }
+        self.inner.exchanges().by_request.remove(&self.id);
+    }
+
+    /// `Ok` when the reply was heard, or its refusal.
+    async fn reply(&self, sent: Sent) -> Result<(), Over> {
+        let (request, in_session) = self.inner.post(sent).map_err(Over::Unsent)?;
+        let response = request.send().await.map_err(|error| unsent(&error))?;
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND && in_session {
+            //
+            return Err(Over::SessionEnded);
+        }
+        if !status.is_success() {
+            return self.refused(response).await;
+        }
+        if self.begins_session {
+            self.begin(&response);
+        }
+        if is_stream(&response) {
+            return self.follow(response).await;
+        }
+        if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
+            return Err(Over::NoReply);
+        }
+        if !has_type(&response, "application/json") {
+            return Err(Over::NotJson);
+        }
+        let bytes = body(response, FRAME_MAX).await?;
+        self.heard(bytes).await;
+        Ok(())
+    }
+
+    /// visible characters only.
+    fn begin(&self, response: &Response) {
+        let id = response.headers().get(SESSION).cloned();
+        let id = id.filter(|id| {
+            (1..=SESSION_ID_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        });
+        if id.is_some() {
+            self.inner.session().id = id;
+        }
+    }
+
+    fn in_session(&self) -> bool {
+        self.inner.session().id.is_some()
+    }
+
+    async fn refused(&self, response: Response) -> Result<(), Over> {
+        let status = response.status().as_u16();
+        // A refusal is one without its reasons too.
+        let body = body(response, REFUSAL_MAX).await.unwrap_or_default();
+        let request = self.id;
+        self.inner
+            .tell(Heard::Refused {
+                request,
+                status,
+                body,
+            })
+            .await;
+        Ok(())
+    }
+
+    async fn heard(&self, bytes: Vec<u8>) {
+        let via = Via::Request(self.id);
+        self.inner.tell(Heard::Frame { bytes, via }).await;
+    }
+
+    /// Reads the stream until the reply was on it, and resumes it where it can be.
+    async fn follow(&self, first: Response) -> Result<(), Over> {
+        let mut place = Place::default();
+        let mut response = Some(first);
+        loop {
+            if let Some(response) = response.take()
+                && self.read(response, &mut place).await?
+            {
+                return Ok(());
+            }
+            let can_resume = self.inner.resumable.load(Ordering::Relaxed) && place.resumed < RESUMES_MAX;
+            let Some(id) = place.id.clone().filter(|_| can_resume) else {
+                return Err(Over::Cut);
+            };
+            sleep(place.pause()).await;
+            match self.inner.stream(Some(&id)).send().await {
+                Ok(resumed) if is_stream(&resumed) => response = Some(resumed),
+                Ok(refused) if refused.status() == StatusCode::NOT_FOUND && self.in_session() => {
+                    return Err(Over::SessionEnded);
+                }
+                Ok(refused) if refused.status().is_client_error() => return Err(Over::Cut),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether the reply was on the stream; it ended otherwise.
+    async fn read(&self, response: Response, place: &mut Place) -> Result<bool, Over> {
+        let mut events = Events::new(response);
+        while let Some(event) = events.next().await? {
+            place.take(&event);
+            let Some(bytes) = frame(event) else {
+                continue;
+            };
+            let is_reply = reply_to(&bytes) == Some(self.id);
+            self.heard(bytes).await;
+            if is_reply {
+                // What stands behind the reply belongs to nobody.
+                let _rest = timeout(AFTER_REPLY_MAX, async {
+                    while let Ok(Some(_)) = events.next().await {}
+                })
+                .await;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+async fn body(mut response: Response, max: usize) -> Result<Vec<u8>, Over> {
+    let mut body = Vec::new();
+    loop {
+        match timeout(BODY_IDLE_MAX, response.chunk()).await {
+            Ok(Ok(Some(bytes))) if body.len() + bytes.len() > max => return Err(Over::TooLong),
+            Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+            Ok(Ok(None)) => return Ok(body),
+            Ok(Err(error)) => return Err(Over::Broken(causes(&error))),
+            Err(_late) => return Err(Over::Broken("it stopped in the middle".to_owned())),
+        }
+    }
+}
+
+fn unsent(error: &reqwest::Error) -> Over {
+    if error.is_connect() || error.is_builder() {
+        Over::Unsent(causes(error))
+    } else {
+        Over::Broken(causes(error))
+    }
+}

@@ -1,0 +1,136 @@
+//! A request to a server, and how it can end.
+//!
+//! Callers of `server` and `connection` read these. Nothing here sends anything.
+
+use std::{sync::Arc, time::Duration};
+
+use longhaul_mcp::{
+    clean,
+    client::result::{Bad, Came},
+    frame::{Obj, Raw},
+    header::Mirror,
+    reply::Progress,
+    request::LogLevel,
+};
+
+use super::{
+    link::{Lost, Over},
+    question::Question,
+};
+
+/// One request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// What is asked.
+    pub method: &'a str,
+    /// As the client wrote them; `None` when it wrote none.
+    pub params: Option<&'a Obj>,
+    /// The arguments that headers mirror.
+    pub mirrors: &'a [Mirror],
+    /// What can be asked of this caller: a stateless server is told so with each request. `None` for what is said to
+    /// every server.
+    pub capabilities: Option<&'a Obj>,
+    /// The least grave log messages that are wanted, where a request says so.
+    pub log_level: Option<LogLevel>,
+    /// The longest that the reply is waited for.
+    pub timeout: Option<Duration>,
+}
+
+/// What a server says of a request before its reply.
+#[derive(Debug)]
+pub enum Event {
+    /// How far it is.
+    Progress(Progress),
+    /// A log message.
+    Log {
+        /// How grave.
+        level: LogLevel,
+        /// Who says it.
+        logger: Option<String>,
+        /// What.
+        data: Raw,
+    },
+    /// It asks something before it goes on.
+    Ask(Question),
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// With its result.
+    Came(Came),
+    /// With an error of what was asked, as it was written.
+    Errored(Raw),
+    /// With a reply that nobody can use; the server has done its work.
+    Unusable(Bad),
+    /// It never reached the server.
+    Unsent(Unsent),
+    /// It was sent and its reply will not come: what became of it is not known.
+    Failed(Failed),
+    /// Its time was over; the server was told.
+    TimedOut,
+    /// Its caller stopped it; the server was told.
+    Stopped {
+        /// Nothing of it is left at work.
+        confirmed: bool,
+    },
+}
+
+impl Outcome {
+    /// In words, for whoever runs the server: why there is no result.
+    pub fn why(&self) -> String {
+        match self {
+            Outcome::Came(Came::Complete(_)) => "there is one".to_owned(),
+            Outcome::Came(Came::InputRequired { .. }) => "the server asks first".to_owned(),
+            Outcome::Came(Came::Task { .. }) => "the server made a task of it".to_owned(),
+            Outcome::Errored(error) => {
+                let error: Obj = error.read().unwrap_or_default();
+                let code: i64 = error.get("code").unwrap_or_default();
+                let message: String = error.get("message").unwrap_or_default();
+                format!("the server refuses: {} (code {code})", clean(&message, 500))
+            }
+            Outcome::Unusable(bad) => bad.to_string(),
+            Outcome::Unsent(unsent) => unsent.to_string(),
+            Outcome::Failed(failed) => failed.to_string(),
+            Outcome::TimedOut => "the server did not answer in time".to_owned(),
+            Outcome::Stopped { .. } => "it was given up".to_owned(),
+        }
+    }
+}
+
+/// Why a request never reached the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsent {
+    /// [`PENDING_MAX`](super::connection::PENDING_MAX) is reached.
+    #[error("the server has too many requests under way")]
+    TooMany,
+    /// It reads nothing.
+    #[error("the server does not read what it is sent")]
+    Deaf,
+    /// It cannot be reached.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// There is no server to send it to.
+    #[error("{0}")]
+    Unopened(String),
+}
+
+/// Why the reply to a request that was sent will not come.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failed {
+    /// The connection is over.
+    #[error("the server was lost: {0}")]
+    Lost(Arc<Lost>),
+    /// The exchange over HTTP is over.
+    #[error("the server was lost: {0}")]
+    Over(Over),
+    /// The server refused it in terms of HTTP.
+    #[error("the server answered with HTTP status {0}")]
+    Status(u16),
+    /// The reply cannot be read.
+    #[error("the server's reply cannot be read: {0}")]
+    Unreadable(String),
+    /// The reply is longer than a frame may be.
+    #[error("the server's reply is too long")]
+    TooLong,
+}

@@ -1,0 +1,592 @@
+//! Which process or session of a server serves which caller, and how many there are.
+//!
+//! Owned by `server`. Connections are opened when they are needed, one at a time for each [`Key`], in a task of
+//! their own: a caller that leaves does not take the connection from the next. It never holds its lock while
+//! anything is waited for.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use longhaul_core::Millis;
+use longhaul_engine::clock;
+use longhaul_mcp::client::{Kind, dial::Choice, incoming::Notice};
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::{Instant, interval, sleep_until, timeout},
+};
+
+use super::{
+    connection::Connection,
+    dial::{self, Ours, Place, Unopened},
+    link::{Lost, Why},
+    subscription,
+};
+
+/// How long a caller waits for the next try to open a connection, rather than being told that the last one failed.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a caller waits for a connection: to be opened, or to become free.
+pub const TAKE_MAX: Duration = Duration::from_secs(45);
+/// The pause after a failure: the first, and the longest. Each is twice the one before, give or take a fifth.
+pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// A connection that was lost sooner than this after it was opened counts as a failure.
+pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// A connection that serves one caller is not ended for another caller's sake before it was idle for so long.
+pub const KEPT_IDLE: Duration = Duration::from_secs(60);
+/// How many of a server's notices wait for a slow reader; it misses the oldest beyond that.
+pub const NOTICES_MAX: usize = 256;
+/// How often a caller looks whether one may be ended for its sake.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often idle connections are looked for, at most.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Whom a connection serves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// Nobody yet: the next new caller.
+    Spare,
+    /// Everybody.
+    Shared,
+    /// One session of a client.
+    Session(String),
+    /// One owner.
+    Principal(String),
+    /// One call.
+    Call(u64),
+}
+
+/// What a pool opens, and how many.
+pub(super) struct Plan {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) ours: Ours,
+    pub(super) choice: Choice,
+    pub(super) processes_max: usize,
+    pub(super) idle_stop: Duration,
+}
+
+/// What the server is told.
+pub(super) enum Told {
+    /// A connection could not be opened.
+    Unopened(Arc<Unopened>),
+    /// A connection ended that we did not close.
+    Lost { lost: Arc<Lost>, soon: bool },
+    /// A list of the server changed.
+    Changed,
+    /// A connection was opened: what the server defines may have changed since the last.
+    Opened,
+}
+
+/// Something that a server said of its own accord.
+#[derive(Clone, Debug)]
+pub struct Pushed {
+    /// On whose connection; `None` when that one is gone.
+    pub key: Option<Key>,
+    /// What.
+    pub notice: Notice,
+}
+
+/// Why there is no connection for a caller.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Untaken {
+    #[error("the server was closed")]
+    Closed,
+    #[error("the server could not be started: {}", causes(&**.0))]
+    Unopened(Arc<Unopened>),
+    #[error("the server is down: {0}")]
+    Later(String),
+    #[error("none of the server's {0} processes became free in time")]
+    Late(usize),
+}
+
+/// A live connection, for `longhaul servers`.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Whom it serves.
+    pub key: Key,
+    /// The process id of a program.
+    pub pid: Option<i32>,
+    /// How many calls it serves now.
+    pub calls: usize,
+    /// Since when it is open.
+    pub since: Millis,
+}
+
+pub(super) struct Pool {
+    plan: Plan,
+    slots: Mutex<Slots>,
+    changed: watch::Sender<u64>,
+    closing: watch::Sender<bool>,
+    told: mpsc::Sender<Told>,
+    notices: broadcast::Sender<Pushed>,
+}
+
+#[derive(Default)]
+struct Slots {
+    live: HashMap<Key, Slot>,
+    opening: HashMap<Key, watch::Receiver<Option<Arc<Unopened>>>>,
+    /// Connections that were taken out and have not ended yet.
+    ending: usize,
+    next_id: u64,
+    /// The generation that answered last (B-17).
+    kind: Option<Kind>,
+    failing: Failing,
+    closed: bool,
+}
+
+struct Slot {
+    id: u64,
+    connection: Connection,
+    leases: usize,
+    idle_since: Instant,
+    since: Millis,
+}
+
+/// Failures in a row. A server that fails again and again answers in between, so a row ends with time alone.
+#[derive(Default)]
+struct Failing {
+    /// The last pause, and when it was over.
+    last: Option<(Duration, Instant)>,
+    /// When the next try may be made.
+    until: Option<Instant>,
+    why: String,
+}
+
+/// A connection in use. Dropping it gives it back.
+pub(super) struct Lease {
+    pool: Arc<Pool>,
+    id: u64,
+    pub(super) connection: Connection,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.give_back(self.id);
+    }
+}
+
+/// What there is for a caller.
+enum Found {
+    Lease(Lease),
+    Opening(watch::Receiver<Option<Arc<Unopened>>>),
+    Busy,
+}
+
+impl Pool {
+    pub(super) fn new(plan: Plan, told: mpsc::Sender<Told>) -> Arc<Pool> {
+        let idle_stop = plan.idle_stop;
+        let pool = Arc::new(Pool {
+            plan,
+            slots: Mutex::default(),
+            changed: watch::Sender::new(0),
+            closing: watch::Sender::new(false),
+            told,
+            notices: broadcast::Sender::new(NOTICES_MAX),
+        });
+        tokio::spawn(stop_idle(Arc::downgrade(&pool), idle_stop));
+        pool
+    }
+
+    /// A connection for this caller: its own, a spare one, or a new one. [`TAKE_MAX`] at most.
+    pub(super) async fn take(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
+        let taken = timeout(TAKE_MAX, self.take_at_last(key)).await;
+        taken.unwrap_or(Err(Untaken::Late(self.plan.processes_max)))
+    }
+
+    /// Any connection that is there, or a new one for `key`.
+    pub(super) async fn take_any(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
+        let any = {
+            let mut slots = self.slots();
+            let live = slots
+                .live
+                .iter()
+                .filter(|(key, slot)| !matches!(key, Key::Call(_)) && slot.connection.lost().is_none());
+            // The youngest is the least likely to be stopped soon.
+            let youngest = live.max_by_key(|(_, slot)| slot.id).map(|(key, _)| key.clone());
+            youngest.and_then(|key| self.lease(&mut slots, &key))
+        };
+        match any {
+            Some(lease) => Ok(lease),
+            None => self.take(key).await,
+        }
+    }
+
+    async fn take_at_last(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
+        loop {
+            let mut changed = self.changed.subscribe();
+            match self.find(key)? {
+                Found::Lease(lease) => return Ok(lease),
+                Found::Opening(mut opening) => {
+                    // Its end without an error means that the connection is there.
+                    if let Ok(failed) = opening.wait_for(Option::is_some).await
+                        && let Some(unopened) = failed.clone()
+                    {
+                        return Err(Untaken::Unopened(unopened));
+                    }
+                }
+                // One may have been idle for long enough by then.
+                Found::Busy => drop(timeout(AGAIN, changed.changed()).await),
+            }
+        }
+    }
+
+    fn find(self: &Arc<Self>, key: &Key) -> Result<Found, Untaken> {
+        let mut slots = self.slots();
+        if slots.closed {
+            return Err(Untaken::Closed);
+        }
+        if let Some(lease) = self.lease(&mut slots, key) {
+            return Ok(Found::Lease(lease));
+        }
+        let opening = slots.opening.get(key).or_else(|| slots.opening.get(&Key::Spare));
+        if let Some(opening) = opening {
+            return Ok(Found::Opening(opening.clone()));
+        }
+        if let Some(slot) = slots.live.remove(&Key::Spare) {
+            slots.live.insert(key.clone(), slot);
+            if let Some(lease) = self.lease(&mut slots, key) {
+                return Ok(Found::Lease(lease));
+            }
+        }
+        let soon = Instant::now() + PATIENCE;
+        if *key != Key::Spare && slots.failing.until.is_some_and(|until| until > soon) {
+            return Err(Untaken::Later(slots.failing.why.clone()));
+        }
+        if slots.count() < self.plan.processes_max {
+            return Ok(Found::Opening(self.open(&mut slots, key.clone())));
+        }
+        let kept = self.plan.idle_stop.min(KEPT_IDLE);
+        let idle = slots
+            .live
+            .iter()
+            .filter(|(_, slot)| slot.leases == 0 && slot.idle_since.elapsed() >= kept);
+        let longest = idle
+            .min_by_key(|(_, slot)| slot.idle_since)
+            .map(|(key, _)| key.clone());
+        if let Some(slot) = longest.and_then(|key| slots.live.remove(&key)) {
+            self.end(&mut slots, slot);
+        }
+        Ok(Found::Busy)
+    }
+
+    /// A lease of the live connection of this key.
+    fn lease(self: &Arc<Self>, slots: &mut Slots, key: &Key) -> Option<Lease> {
+        if slots.live.get(key)?.connection.lost().is_some() {
+            slots.live.remove(key);
+            return None;
+        }
+        let slot = slots.live.get_mut(key)?;
+        slot.leases += 1;
+        Some(Lease {
+            pool: Arc::clone(self),
+            id: slot.id,
+            connection: slot.connection.clone(),
+        })
+    }
+
+    fn open(self: &Arc<Self>, slots: &mut Slots, key: Key) -> watch::Receiver<Option<Arc<Unopened>>> {
+        let (done, opening) = watch::channel(None);
+        slots.opening.insert(key.clone(), opening.clone());
+        slots.next_id += 1;
+        let (id, until) = (slots.next_id, slots.failing.until);
+        let choice = match (self.plan.choice, slots.kind) {
+            (Choice::Find { .. }, Some(first)) => Choice::Find { first },
+            (choice @ (Choice::Find { .. } | Choice::Only(_)), _) => choice,
+        };
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Some(until) = until {
+                sleep_until(until).await;
+            }
+            let notices = pool.notices(id);
+            let opened = tokio::select! {
+                opened = dial::open(&pool.plan.place, &pool.plan.ours, choice, notices) => opened,
+                () = pool.closed() => return,
+            };
+            match opened {
+                Ok(connection) => pool.opened(id, &key, connection),
+                Err(unopened) => {
+                    let unopened = Arc::new(unopened);
+                    pool.slots().opening.remove(&key);
+                    pool.failed(&causes(&*unopened));
+                    pool.tell(Told::Unopened(Arc::clone(&unopened)));
+                    done.send_replace(Some(unopened));
+                    pool.change();
+                }
+            }
+        });
+        opening
+    }
+
+    fn opened(self: &Arc<Self>, id: u64, key: &Key, connection: Connection) {
+        let now = Instant::now();
+        let slot = Slot {
+            id,
+            connection: connection.clone(),
+            leases: 0,
+            idle_since: now,
+            since: clock::now(),
+        };
+        {
+            let mut slots = self.slots();
+            slots.opening.remove(key);
+            slots.kind = Some(connection.spoken().era.kind());
+            if slots.closed {
+                return connection.shut();
+            }
+            slots.live.insert(key.clone(), slot);
+        }
+        self.change();
+        self.tell(Told::Opened);
+        tokio::spawn(Arc::clone(self).follow(id, now, connection.clone()));
+        tokio::spawn(subscription::to_lists(connection));
+    }
+
+    /// Waits for a connection's end, and says when it was not ours.
+    async fn follow(self: Arc<Self>, id: u64, opened: Instant, connection: Connection) {
+        let lost = connection.ended().await;
+        self.slots().remove(id);
+        self.change();
+        if lost.why == Why::Closed {
+            return;
+        }
+        let soon = opened.elapsed() < SETTLED_AFTER;
+        if soon {
+            self.failed(&lost.to_string());
+        }
+        self.tell(Told::Lost { lost, soon });
+    }
+
+    fn notices(self: &Arc<Self>, id: u64) -> super::connection::Notices {
+        let pool = Arc::downgrade(self);
+        Arc::new(move |notice| {
+            if let Some(pool) = pool.upgrade() {
+                let is_change = matches!(
+                    notice,
+                    Notice::ToolsChanged | Notice::PromptsChanged | Notice::ResourcesChanged
+                );
+                let key = pool.slots().key(id);
+                // Nobody need listen.
+                let _unheard = pool.notices.send(Pushed { key, notice });
+                if is_change {
+                    pool.tell(Told::Changed);
+                }
+            }
+        })
+    }
+
+    /// What is missed because too much waits is made good by the next fetch, which is of everything.
+    fn tell(&self, told: Told) {
+        let _full = self.told.try_send(told);
+    }
+
+    fn give_back(self: &Arc<Self>, id: u64) {
+        let mut slots = self.slots();
+        let Some(key) = slots.key(id) else {
+            return;
+        };
+        let is_idle = slots.live.get_mut(&key).is_some_and(|slot| {
+            slot.leases -= 1;
+            slot.idle_since = Instant::now();
+            slot.leases == 0
+        });
+        if is_idle
+            && matches!(key, Key::Call(_))
+            && let Some(slot) = slots.live.remove(&key)
+        {
+            self.end(&mut slots, slot);
+        }
+        drop(slots);
+        if is_idle {
+            self.change();
+        }
+    }
+
+    /// Ends a connection that was taken out; it counts until it is over.
+    fn end(self: &Arc<Self>, slots: &mut Slots, slot: Slot) {
+        slots.ending += 1;
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            slot.connection.close().await;
+            pool.slots().ending -= 1;
+            pool.change();
+        });
+    }
+
+    fn stop_idle(self: &Arc<Self>) {
+        // One that belongs to nobody alone costs little behind a URL, and changes are heard on it.
+        let is_kept = |key: &Key| {
+            matches!(self.plan.place, Place::Remote(_)) && matches!(key, Key::Spare | Key::Shared)
+        };
+        let mut slots = self.slots();
+        let idle: Vec<Key> = slots
+            .live
+            .iter()
+            .filter(|(key, slot)| {
+                !is_kept(key) && slot.leases == 0 && slot.idle_since.elapsed() >= self.plan.idle_stop
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in idle {
+            if let Some(slot) = slots.live.remove(&key) {
+                self.end(&mut slots, slot);
+            }
+        }
+    }
+
+    /// It answers.
+    pub(super) fn succeeded(&self) {
+        self.slots().failing.until = None;
+    }
+
+    /// The next try is made later than the last.
+    pub(super) fn failed(&self, why: &str) {
+        let mut slots = self.slots();
+        let (first, longest) = BACK_OFF;
+        let now = Instant::now();
+        let in_a_row = slots.failing.last.filter(|(_, over)| now < *over + longest);
+        let pause = in_a_row.map_or(first, |(pause, _)| (pause * 2).min(longest));
+        let until = now + shaken(pause);
+        slots.failing = Failing {
+            last: Some((pause, until)),
+            until: Some(until),
+            why: why.to_owned(),
+        };
+    }
+
+    /// When the next try may be made.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.slots().failing.until
+    }
+
+    pub(super) fn live(&self) -> Vec<Live> {
+        let slots = self.slots();
+        let mut live: Vec<_> = slots.live.iter().collect();
+        live.sort_by_key(|(_, slot)| slot.id);
+        live.into_iter()
+            .map(|(key, slot)| Live {
+                key: key.clone(),
+                pid: slot.connection.pid(),
+                calls: slot.leases,
+                since: slot.since,
+            })
+            .collect()
+    }
+
+    /// How many processes or sessions there are, those that begin and end included.
+    pub(super) fn count(&self) -> usize {
+        self.slots().count()
+    }
+
+    pub(super) fn notices_from_here(&self) -> broadcast::Receiver<Pushed> {
+        self.notices.subscribe()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// Begins to end everything; nothing is opened any more.
+    pub(super) fn shut(&self) {
+        let mut slots = self.slots();
+        slots.closed = true;
+        self.closing.send_replace(true);
+        for slot in slots.live.values() {
+            slot.connection.shut();
+        }
+        drop(slots);
+        self.change();
+    }
+
+    /// Ends every connection; new ones may be opened after that.
+    pub(super) async fn end_all(self: &Arc<Self>) {
+        let connections: Vec<Connection> = {
+            let mut slots = self.slots();
+            slots.failing = Failing::default();
+            let live = std::mem::take(&mut slots.live);
+            slots.ending += live.len();
+            live.into_values().map(|slot| slot.connection).collect()
+        };
+        join_all(connections.iter().map(Connection::close)).await;
+        self.slots().ending -= connections.len();
+        self.change();
+    }
+
+    pub(super) async fn closed(&self) {
+        let mut closing = self.closing.subscribe();
+        // A pool that is gone is closed too.
+        let _gone = closing.wait_for(|closing| *closing).await;
+    }
+
+    /// Waits until nothing is left of a pool that was shut.
+    pub(super) async fn ended(&self) {
+        let mut changed = self.changed.subscribe();
+        while !self.slots().is_empty() {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn change(&self) {
+        self.changed.send_modify(|version| *version += 1);
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    fn count(&self) -> usize {
+        self.live.len() + self.opening.len() + self.ending
+    }
+
+    fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.ending == 0
+    }
+
+    fn key(&self, id: u64) -> Option<Key> {
+        self.live
+            .iter()
+            .find(|(_, slot)| slot.id == id)
+            .map(|(key, _)| key.clone())
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.live.retain(|_, slot| slot.id != id);
+    }
+}
+
+/// An error with its causes.
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+/// A fifth more or less, so that servers that failed together are not tried together.
+fn shaken(pause: Duration) -> Duration {
+    let mut byte = [128];
+    // Without randomness the pause is as it is.
+    let _none = getrandom::fill(&mut byte);
+    pause.mul_f64(0.8 + 0.4 * f64::from(byte[0]) / 255.0)
+}
+
+async fn stop_idle(pool: Weak<Pool>, idle_stop: Duration) {
+    let mut look = interval((idle_stop / 4).clamp(Duration::from_millis(10), LOOK));
+    loop {
+        look.tick().await;
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.slots().closed) else {
+            return;
+        };
+        pool.stop_idle();
+    }
+}

@@ -1,0 +1,149 @@
+//! Requests that a server makes: whoever can answers them, and otherwise they are refused.
+//!
+//! Made by a connection for each; pings and, where they are configured, roots are answered there. The others go to
+//! the call that they belong to. In the stateless generation a server asks in its results, and never so.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use longhaul_mcp::{
+    RpcError,
+    client::{
+        self, Sent, Version,
+        incoming::{Ask, AskKind},
+    },
+    frame::Obj,
+    request::RequestId,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+};
+
+use super::link::Outlet;
+
+/// The most requests of one server's process or session that wait for their answers.
+pub const OPEN_MAX: usize = 64;
+
+/// A request of a server, which waits for its answer. Dropping it refuses it as an unknown method.
+pub struct Question {
+    /// What kind.
+    pub kind: AskKind,
+    /// The method, as it was written.
+    pub method: String,
+    /// As they were written; `None` when there are none.
+    pub params: Option<Obj>,
+    id: RequestId,
+    version: Version,
+    outlet: Outlet,
+    open: Arc<Questions>,
+    permit: Option<OwnedSemaphorePermit>,
+    withdrawn: oneshot::Receiver<()>,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Question")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Question {
+    /// Sends the result of the request.
+    pub fn answer(mut self, result: &Obj) {
+        let sent = client::answer(&self.id, result, self.version);
+        self.send(sent);
+    }
+
+    /// Sends an error.
+    pub fn refuse(mut self, error: &RpcError) {
+        let sent = client::refuse(&self.id, error, self.version);
+        self.send(sent);
+    }
+
+    /// Resolves when the server does not wait any more: it took the request back, or is gone. Cancel-safe.
+    pub async fn withdrawn(&mut self) {
+        // Both ends of its waiting look alike.
+        let _sent_or_dropped = (&mut self.withdrawn).await;
+    }
+
+    fn send(&mut self, sent: Sent) {
+        // Only the first answer has a permit.
+        let (Some(permit), Ok(runtime)) = (self.permit.take(), Handle::try_current()) else {
+            return;
+        };
+        let is_open = self.open.open().remove(&self.id).is_some();
+        if !is_open {
+            return;
+        }
+        let outlet = self.outlet.clone();
+        runtime.spawn(async move {
+            // A server that is gone waits for nothing.
+            let _gone = outlet.tell(sent).await;
+            drop(permit);
+        });
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let error = RpcError::method_not_found(&self.method);
+        self.send(client::refuse(&self.id, &error, self.version));
+    }
+}
+
+/// The requests of one process or session that wait.
+#[derive(Debug)]
+pub(super) struct Questions {
+    permits: Arc<Semaphore>,
+    open: Mutex<HashMap<RequestId, oneshot::Sender<()>>>,
+}
+
+impl Questions {
+    pub(super) fn new() -> Arc<Questions> {
+        Arc::new(Questions {
+            permits: Arc::new(Semaphore::new(OPEN_MAX)),
+            open: Mutex::default(),
+        })
+    }
+
+    /// `None` when [`OPEN_MAX`] is reached, or when its id is in use.
+    pub(super) fn take(self: &Arc<Self>, ask: Ask, version: Version, outlet: &Outlet) -> Option<Question> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        let (withdraw, withdrawn) = oneshot::channel();
+        let mut open = self.open();
+        if open.contains_key(&ask.id) {
+            return None;
+        }
+        open.insert(ask.id.clone(), withdraw);
+        drop(open);
+        Some(Question {
+            kind: ask.kind,
+            method: ask.method,
+            params: ask.params,
+            id: ask.id,
+            version,
+            outlet: outlet.clone(),
+            open: Arc::clone(self),
+            permit: Some(permit),
+            withdrawn,
+        })
+    }
+
+    /// The server does not wait for it any more.
+    pub(super) fn withdraw(&self, id: &RequestId) {
+        drop(self.open().remove(id));
+    }
+
+    pub(super) fn withdraw_all(&self) {
+        self.open().clear();
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<RequestId, oneshot::Sender<()>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

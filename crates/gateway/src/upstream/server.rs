@@ -1,0 +1,521 @@
+//! One configured server: its state, what it defines, and the way to it for every caller.
+//!
+//! The catalog and dispatch hold a [`Server`] for each. One task supervises it: it dials, fetches the definitions,
+//! fetches them again when they change, and tries for ever when it fails. What was defined last stays known, and a
+//! server that is down disturbs no other.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use longhaul_core::Millis;
+use longhaul_engine::clock;
+use longhaul_mcp::client::{Era, dial::Choice, result::Bad};
+use tokio::{
+    sync::{broadcast, mpsc, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    definitions::Definitions,
+    dial::{Ours, Place},
+    outcome::{Event, Failed, Outcome, Request, Unsent},
+    pool::{Key, Live, Plan, Pool, Pushed, Told, Untaken, causes},
+    subscription::Subscription,
+};
+
+/// How long a change of a list is waited for to be the last of many.
+pub const SETTLE: Duration = Duration::from_millis(200);
+/// Lists are fetched again no sooner than this after the last time.
+pub const REFRESH_MIN: Duration = Duration::from_secs(1);
+/// Definitions that are older than this are fetched again when a process or session begins.
+pub const STALE_AFTER: Duration = Duration::from_secs(60);
+/// How many things wait for the supervisor.
+const TOLD_MAX: usize = 256;
+
+/// A configured server.
+pub struct Spec {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How it is reached.
+    pub place: Place,
+    /// Which generation it speaks, or that this is to be found out.
+    pub choice: Choice,
+    /// Who shares a process or session with whom.
+    pub isolation: Isolation,
+    /// The most processes or sessions at once; at least 1.
+    pub processes_max: usize,
+    /// How long a process or session may serve nobody before it is ended.
+    pub idle_stop: Duration,
+    /// What is said to it.
+    pub ours: Ours,
+    /// What it defined when it was last seen.
+    pub known: Option<Definitions>,
+}
+
+/// Who shares a process or session of a server with whom. A stateless server behind a URL keeps nothing of its
+/// callers, so all share one connection to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// One for each session of a client; a caller that names none has one for its owner.
+    #[default]
+    Session,
+    /// One for each owner.
+    Principal,
+    /// One for all.
+    Shared,
+    /// One for each call.
+    Call,
+}
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The session of the client, if it has one. Unique over all owners.
+    pub session: Option<String>,
+    /// The owner.
+    pub principal: String,
+}
+
+/// How a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It was not reached yet.
+    Starting,
+    /// It answers, or did when it was last needed.
+    Ready,
+    /// It does not answer; it is tried again for ever.
+    Degraded {
+        /// Since when.
+        since: Millis,
+        /// Why, in words.
+        why: String,
+        /// The end of its standard error. For whoever runs it; never for a client.
+        stderr: String,
+    },
+    /// It was closed.
+    Closed,
+}
+
+/// A server. Cheap to clone; the last clone that is dropped ends its processes.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+    _held: Arc<Held>,
+}
+
+struct Held(Arc<Pool>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.shut();
+    }
+}
+
+struct Inner {
+    pool: Arc<Pool>,
+    isolation: Isolation,
+    is_remote: bool,
+    calls: AtomicU64,
+    definitions: watch::Sender<Option<Arc<Definitions>>>,
+    state: watch::Sender<State>,
+    orders: mpsc::Sender<Order>,
+}
+
+enum Order {
+    Refresh,
+    Restart,
+}
+
+impl Server {
+    /// Begins to reach the server and returns at once. It must be called inside a runtime with IO and time.
+    pub fn open(spec: Spec) -> Server {
+        let (told, tells) = mpsc::channel(TOLD_MAX);
+        let (orders, ordered) = mpsc::channel(1);
+        let is_remote = matches!(spec.place, Place::Remote(_));
+        let choice = match (&spec.known, spec.choice) {
+            (Some(known), Choice::Find { .. }) => Choice::Find {
+                first: known.spoken.era.kind(),
+            },
+            (None | Some(_), choice) => choice,
+        };
+        let plan = Plan {
+            name: spec.name,
+            place: spec.place,
+            ours: Ours {
+                one_owner: spec.isolation != Isolation::Shared,
+                ..spec.ours
+            },
+            choice,
+            processes_max: spec.processes_max.max(1),
+            idle_stop: spec.idle_stop,
+        };
+        let pool = Pool::new(plan, told);
+        let inner = Arc::new(Inner {
+            pool: Arc::clone(&pool),
+            isolation: spec.isolation,
+            is_remote,
+            calls: AtomicU64::new(0),
+            definitions: watch::Sender::new(spec.known.map(Arc::new)),
+            state: watch::Sender::new(State::Starting),
+            orders,
+        });
+        let supervisor = Supervisor {
+            inner: Arc::clone(&inner),
+            tells,
+            ordered,
+            fetched: Instant::now(),
+        };
+        tokio::spawn(supervisor.run());
+        Server {
+            inner,
+            _held: Arc::new(Held(pool)),
+        }
+    }
+
+    /// Its name in the configuration.
+    pub fn name(&self) -> &str {
+        self.inner.pool.name()
+    }
+
+    /// What it defined when it was last seen; `None` when it never was.
+    pub fn definitions(&self) -> Option<Arc<Definitions>> {
+        self.inner.definitions.borrow().clone()
+    }
+
+    /// [`Server::definitions`], to be watched: it changes only when their digest does.
+    pub fn watch(&self) -> watch::Receiver<Option<Arc<Definitions>>> {
+        self.inner.definitions.subscribe()
+    }
+
+    /// How it is.
+    pub fn state(&self) -> State {
+        self.inner.state.borrow().clone()
+    }
+
+    /// [`Server::state`], to be watched.
+    pub fn watch_state(&self) -> watch::Receiver<State> {
+        self.inner.state.subscribe()
+    }
+
+    /// Its processes or sessions, the oldest first.
+    pub fn live(&self) -> Vec<Live> {
+        self.inner.pool.live()
+    }
+
+    /// How many processes or sessions it has, those that begin and end included.
+    pub fn count(&self) -> usize {
+        self.inner.pool.count()
+    }
+
+    /// What the server says of its own accord, from here on.
+    pub fn notices(&self) -> broadcast::Receiver<Pushed> {
+        self.inner.pool.notices_from_here()
+    }
+
+    /// Whose connection a caller uses; each call its own where that is the isolation.
+    pub fn key(&self, caller: &Caller) -> Key {
+        self.inner.key(caller)
+    }
+
+    /// Sends a request of this caller and waits for what comes of it. It is sent at most once.
+    ///
+    /// `stop` is the caller's order to give it up: the server is told by the means of its generation. Progress and
+    /// log messages go to `events`; those that do not fit are dropped. When the future is dropped, the server is told
+    /// too.
+    pub async fn call(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        events: Option<mpsc::Sender<Event>>,
+        stop: impl Future<Output = ()>,
+    ) -> Outcome {
+        let key = self.inner.key(caller);
+        tokio::pin!(stop);
+        let mut is_again = false;
+        loop {
+            let lease = tokio::select! {
+                biased;
+                () = &mut stop => return Outcome::Stopped { confirmed: true },
+                lease = self.inner.pool.take(&key) => lease,
+            };
+            let lease = match lease {
+                Ok(lease) => lease,
+                Err(untaken) => return Outcome::Unsent(unsent(&untaken)),
+            };
+            let outcome = lease.connection.request(request, events.clone(), &mut stop).await;
+            self.inner.heed(&outcome);
+            let is_lost = lease.connection.lost().is_some();
+            // It ended between two requests, and got nothing of this one.
+            let is_unsent = matches!(outcome, Outcome::Unsent(Unsent::Unreachable(_))) && is_lost;
+            let is_faulty =
+                matches!(outcome, Outcome::Failed(_)) && longhaul_core::fault!("a-lost-call-is-sent-again");
+            if !is_again && (is_unsent || is_faulty) {
+                is_again = true;
+                continue;
+            }
+            if matches!(outcome, Outcome::Stopped { confirmed: false }) && matches!(key, Key::Call(_)) {
+                let confirmed = lease.connection.close().await.confirmed;
+                return Outcome::Stopped { confirmed };
+            }
+            return outcome;
+        }
+    }
+
+    /// Subscribes this caller to a resource; what is told goes to [`Server::notices`].
+    ///
+    /// # Errors
+    /// What came of the request, where it was one and failed.
+    pub async fn subscribe(&self, caller: &Caller, uri: &str) -> Result<Subscription, Outcome> {
+        let lease = self.inner.pool.take(&self.inner.key(caller)).await;
+        let lease = lease.map_err(|untaken| Outcome::Unsent(unsent(&untaken)))?;
+        Subscription::begin(lease, uri).await
+    }
+
+    /// Fetches the definitions again, soon.
+    pub fn refresh(&self) {
+        self.inner.refresh();
+    }
+
+    /// Ends all its processes and sessions, calls in flight with them, and dials again.
+    pub async fn restart(&self) {
+        // A supervisor that is gone was closed.
+        let _closed = self.inner.orders.send(Order::Restart).await;
+    }
+
+    /// Ends it. Returns when nothing of it is left, or when that cannot be confirmed.
+    pub async fn close(&self) {
+        self.inner.pool.shut();
+        self.inner.pool.ended().await;
+    }
+}
+
+fn unsent(untaken: &Untaken) -> Unsent {
+    Unsent::Unopened(untaken.to_string())
+}
+
+impl Inner {
+    fn key(&self, caller: &Caller) -> Key {
+        let principal = || Key::Principal(caller.principal.clone());
+        let definitions = self.definitions.borrow();
+        let era = definitions.as_ref().map(|definitions| definitions.spoken.era);
+        if self.is_remote && era == Some(Era::Stateless) {
+            return Key::Shared;
+        }
+        match self.isolation {
+            Isolation::Session if longhaul_core::fault!("sessions-share-a-server") => Key::Shared,
+            Isolation::Session => match &caller.session {
+                Some(session) => Key::Session(session.clone()),
+                None => principal(),
+            },
+            Isolation::Principal => principal(),
+            Isolation::Shared => Key::Shared,
+            Isolation::Call => Key::Call(self.calls.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Whose connection the supervisor opens when there is none.
+    fn own_key(&self) -> Key {
+        match self.isolation {
+            Isolation::Shared => Key::Shared,
+            Isolation::Session | Isolation::Principal | Isolation::Call => Key::Spare,
+        }
+    }
+
+    fn refresh(&self) {
+        // One that waits already does the same.
+        let _waits = self.orders.try_send(Order::Refresh);
+    }
+
+    /// An outcome may say that the server is not as it was: it is looked at then.
+    fn heed(&self, outcome: &Outcome) {
+        match outcome {
+            // B-26: it may define its tools otherwise by now.
+            Outcome::Unusable(Bad::Hop { .. })
+            | Outcome::Unsent(Unsent::Unreachable(_))
+            | Outcome::Failed(Failed::Over(_) | Failed::Status(_)) => self.refresh(),
+            Outcome::Came(_)
+            | Outcome::Errored(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(Unsent::TooMany | Unsent::Deaf | Unsent::Unopened(_))
+            | Outcome::Failed(Failed::Lost(_) | Failed::Unreadable(_) | Failed::TooLong)
+            | Outcome::TimedOut
+            | Outcome::Stopped { .. } => {}
+        }
+    }
+
+    fn degraded(&self, why: String, stderr: String) {
+        self.state.send_modify(|state| {
+            let since = match state {
+                State::Degraded { since, .. } => *since,
+                State::Starting | State::Ready | State::Closed => {
+                    tracing::warn!(
+                        server = self.pool.name(),
+                        why,
+                        "a server is down; it is tried again"
+                    );
+                    clock::now()
+                }
+            };
+            *state = State::Degraded { since, why, stderr };
+        });
+    }
+
+    fn ready(&self) {
+        self.pool.succeeded();
+        self.state.send_if_modified(|state| {
+            let changed = *state != State::Ready;
+            if matches!(state, State::Degraded { .. }) {
+                tracing::info!(server = self.pool.name(), "a server is back");
+            }
+            *state = State::Ready;
+            changed
+        });
+    }
+
+    /// Fetches the definitions on any connection, or on a new one.
+    async fn fetch(&self) -> Result<(), (String, String)> {
+        let lease = match self.pool.take_any(&self.own_key()).await {
+            Ok(lease) => lease,
+            Err(untaken) => {
+                let stderr = match &untaken {
+                    Untaken::Unopened(unopened) => unopened.stderr().to_owned(),
+                    Untaken::Closed | Untaken::Later(_) | Untaken::Late(_) => String::new(),
+                };
+                return Err((causes(&untaken), stderr));
+            }
+        };
+        match Definitions::fetch(&lease.connection).await {
+            Ok(definitions) => {
+                self.definitions.send_if_modified(|known| {
+                    let changed = known
+                        .as_ref()
+                        .is_none_or(|known| known.digest != definitions.digest);
+                    if changed {
+                        *known = Some(Arc::new(definitions));
+                    }
+                    changed
+                });
+                Ok(())
+            }
+            Err(unlisted) => {
+                self.pool.failed(&unlisted.to_string());
+                let stderr = lease.connection.stderr();
+                if unlisted.in_vain {
+                    lease.connection.shut();
+                }
+                Err((unlisted.to_string(), stderr))
+            }
+        }
+    }
+}
+
+/// Keeps one server's state and definitions true.
+struct Supervisor {
+    inner: Arc<Inner>,
+    tells: mpsc::Receiver<Told>,
+    ordered: mpsc::Receiver<Order>,
+    fetched: Instant,
+}
+
+/// What is done next.
+enum Next {
+    Fetch,
+    /// When no more changes come.
+    FetchSoon,
+    Restart,
+    Nothing,
+    Close,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        let mut next = Next::Fetch;
+        loop {
+            next = match next {
+                Next::Fetch => self.fetch().await,
+                Next::FetchSoon => {
+                    // One change seldom comes alone.
+                    sleep_until((Instant::now() + SETTLE).max(self.fetched + REFRESH_MIN)).await;
+                    self.fetch().await
+                }
+                Next::Restart => {
+                    self.inner.pool.end_all().await;
+                    Next::Fetch
+                }
+                Next::Nothing => self.next().await,
+                Next::Close => break,
+            };
+        }
+        self.inner.state.send_replace(State::Closed);
+    }
+
+    /// Fetches once, after the pause that failures demand.
+    async fn fetch(&mut self) -> Next {
+        if let Some(until) = self.inner.pool.next_try() {
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = self.inner.pool.closed() => return Next::Close,
+                Some(order) = self.ordered.recv() => return match order {
+                    Order::Refresh => Next::Fetch,
+                    Order::Restart => Next::Restart,
+                },
+            }
+        }
+        // What was told before is old: everything is looked at now.
+        while self.tells.try_recv().is_ok() {}
+        let fetched = tokio::select! {
+            fetched = self.inner.fetch() => fetched,
+            () = self.inner.pool.closed() => return Next::Close,
+        };
+        self.fetched = Instant::now();
+        match fetched {
+            Ok(()) => {
+                self.inner.ready();
+                Next::Nothing
+            }
+            Err((why, stderr)) => {
+                self.inner.degraded(why, stderr);
+                Next::Fetch
+            }
+        }
+    }
+
+    /// Waits for something to do.
+    async fn next(&mut self) -> Next {
+        tokio::select! {
+            Some(told) = self.tells.recv() => self.told(told),
+            Some(order) = self.ordered.recv() => match order {
+                Order::Refresh => Next::FetchSoon,
+                Order::Restart => Next::Restart,
+            },
+            () = self.inner.pool.closed() => Next::Close,
+        }
+    }
+
+    fn told(&self, told: Told) -> Next {
+        match told {
+            Told::Unopened(unopened) => {
+                let stderr = unopened.stderr().to_owned();
+                self.inner.degraded(causes(&*unopened), stderr);
+                Next::Fetch
+            }
+            Told::Lost { lost, soon } => {
+                if soon {
+                    self.inner.degraded(lost.to_string(), lost.stderr.clone());
+                } else {
+                    tracing::info!(server = self.inner.pool.name(), why = %lost, "a server's process is lost");
+                }
+                Next::Fetch
+            }
+            Told::Changed => Next::FetchSoon,
+            Told::Opened if self.fetched.elapsed() >= STALE_AFTER => Next::FetchSoon,
+            Told::Opened => Next::Nothing,
+        }
+    }
+}
