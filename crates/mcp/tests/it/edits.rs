@@ -567,6 +567,14 @@ fn without_additions(place: Place, arrived: &str) -> String {
     object.to_raw().text().to_owned()
 }
 
+/// A-29.
+#[test]
+fn a_line_end_between_tokens_arrives_as_a_space() {
+    let text = "{\r\n\"a\":\n[1,\n2],\"b\":\"\\n\",\"content\":[]}";
+    let arrived = Place::Result(SESSION).pass("", text);
+    assert_eq!(arrived, r#"{"a":[1, 2],"b":"\n","content":[]}"#);
+}
+
 #[test]
 fn the_page_of_the_edits_is_the_committed_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/relay.md");
@@ -613,6 +621,7 @@ The examples are what the code did when this page was made; the versions in them
 
 A server and a client may be of different generations.
 Then the edits towards the server are those of the server's generation, and the edits towards the client those of the client's.
+A frame is one line, so a line end between two tokens arrives as a space (A-29); inside of texts line ends are escaped, and stay.
 ";
 
 const TAIL: &str = "
