@@ -39,6 +39,8 @@ const TARGETS: &[Target] = &[
     Target::new("sealed", None, 400),
     Target::new("config", Some("config"), 1024),
     Target::new("lines", None, 1024),
+    Target::new("events", Some("events"), 1024),
+    Target::new("server", Some("json"), 2048),
 ];
 
 /// What `cargo fuzz` hands to the compiler, without what needs a nightly one: the sanitizers.

@@ -6,12 +6,14 @@
 
 pub mod config;
 pub mod differential;
+pub mod events;
 pub mod form;
 pub mod frame;
 pub mod headers;
 pub mod lines;
 pub mod scan;
 pub mod sealed;
+pub mod server;
 pub mod url;
 
 mod json;
