@@ -4,6 +4,7 @@
 //! outside this module parses TOML, and nothing here starts a program.
 
 mod args;
+mod client_file;
 mod holding;
 mod measure;
 mod node;
@@ -15,6 +16,7 @@ mod sections;
 mod setting;
 mod template;
 mod tool;
+mod upstream;
 
 use std::{
     cell::LazyCell,
@@ -41,6 +43,7 @@ pub use tool::{
     Annotations, Crash, Need, OnCrash, OnMisfit, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX,
     Schema, Stdin, TaskUse, Tool,
 };
+pub use upstream::{Adoption, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words};
 
 /// How deep `include` may nest.
 pub const INCLUDE_DEPTH_MAX: usize = 8;
@@ -66,6 +69,8 @@ pub struct Config {
     pub limits: Limits,
     /// The tools by name.
     pub tools: BTreeMap<String, Tool>,
+    /// The servers behind this one, by name.
+    pub servers: BTreeMap<String, Upstream>,
 }
 
 impl Config {
@@ -75,6 +80,14 @@ impl Config {
         let mut tools: Vec<&Tool> = self.tools.values().collect();
         tools.sort_by_key(|tool| tool.rank);
         tools
+    }
+
+    /// The servers that are to be started, in the order in which the files name them.
+    pub fn servers_in_order(&self) -> Vec<&Upstream> {
+        let enabled = self.servers.values().filter(|server| !server.disabled);
+        let mut servers: Vec<&Upstream> = enabled.collect();
+        servers.sort_by_key(|server| server.rank);
+        servers
     }
 }
 
@@ -207,7 +220,13 @@ impl Gathered {
         };
         self.files.push(path.to_owned());
         self.mode(path, source.mode);
-        let mut table = node::parse(&shown, &source.text, &mut self.problems);
+        let is_json = path
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        let mut table = match is_json {
+            true => client_file::parse(&shown, &source.text, &mut self.problems, &mut self.warnings),
+            false => node::parse(&shown, &source.text, &mut self.problems),
+        };
         if let Some((_, includes)) = table.remove("include") {
             self.include(&includes, &mut table, depth, open);
         }
@@ -272,7 +291,7 @@ fn join(table: &mut Table, more: Table, section: &str, problems: &mut Problems) 
             format!("{section}.{key}")
         };
         match (table.get_mut(&key), node.data) {
-            // A tool is declared in one place.
+            // A tool or a server is declared in one place.
             (
                 Some((
                     _,
@@ -293,9 +312,10 @@ fn join(table: &mut Table, more: Table, section: &str, problems: &mut Problems) 
     }
 }
 
-const SECTIONS: &[&str] = &["server", "tasks", "store", "limits", "tools", "include"];
+const SECTIONS: &[&str] = &[
+    "server", "tasks", "store", "limits", "tools", "servers", "include",
+];
 const LATER: &[&str] = &[
-    "servers",
     "toolsets",
     "tls",
     "tenants",
@@ -337,7 +357,7 @@ fn build(
         }
         None => Table::new(),
     };
-    let places: BTreeMap<&str, Table> = ["server", "tasks", "store", "limits", "tools"]
+    let places: BTreeMap<&str, Table> = ["server", "tasks", "store", "limits", "tools", "servers"]
         .map(|name| (name, section(name, &mut problems)))
         .into();
     macro_rules! fixed {
@@ -354,6 +374,7 @@ fn build(
         store: fixed!("store", Store),
         limits: fixed!("limits", Limits),
         tools: tools(&places["tools"], &files, open, &mut problems, &mut warnings),
+        servers: servers(&places["servers"], &files, &mut problems),
     };
     match elsewhere(&config.store.url, env, open) {
         Ok(url) => config.store.url = url,
@@ -387,12 +408,7 @@ fn tools(
 ) -> BTreeMap<String, Tool> {
     let files = |path: &Path| open(path).map(|source| source.text);
     let mut tools = BTreeMap::new();
-    let mut order: Vec<_> = table.iter().collect();
-    order.sort_by_key(|(_, (at, _))| {
-        let file = read.iter().position(|file| file.as_os_str() == &*at.file);
-        (file, at.line, at.column)
-    });
-    for (rank, (name, (at, node))) in order.into_iter().enumerate() {
+    for (rank, (name, (at, node))) in as_written_in(table, read).into_iter().enumerate() {
         if name.len() > TOOL_NAME_WARN {
             warnings.add(
                 at,
@@ -419,6 +435,27 @@ fn tools(
         }
     }
     tools
+}
+
+fn servers(table: &Table, read: &[PathBuf], problems: &mut Problems) -> BTreeMap<String, Upstream> {
+    let mut servers = BTreeMap::new();
+    for (rank, (name, (at, node))) in as_written_in(table, read).into_iter().enumerate() {
+        if let Some(mut server) = upstream::read(name, at, node, problems) {
+            server.rank = rank;
+            servers.insert(name.clone(), server);
+        }
+    }
+    servers
+}
+
+/// The members of a section in the order in which the files were read and name them.
+fn as_written_in<'a>(table: &'a Table, read: &[PathBuf]) -> Vec<(&'a String, &'a (At, Node))> {
+    let mut order: Vec<_> = table.iter().collect();
+    order.sort_by_key(|(_, (at, _))| {
+        let file = read.iter().position(|file| file.as_os_str() == &*at.file);
+        (file, at.line, at.column)
+    });
+    order
 }
 
 fn unknown(table: &Table, problems: &mut Problems) {
@@ -467,10 +504,13 @@ fn environment(table: &mut Table, env: &[(String, String)], problems: &mut Probl
             continue;
         };
         let at = At::whole(variable);
-        if rest.starts_with("TOOLS__") {
+        if ["TOOLS__", "SERVERS__"]
+            .iter()
+            .any(|section| rest.starts_with(section))
+        {
             problems.add(
                 &at,
-                "tools are declared in the configuration file only, never in the environment",
+                "tools and servers are declared in the configuration file only, never in the environment",
             );
             continue;
         }

@@ -8,6 +8,7 @@ use super::{
     sections::{Limits, Server, Store, Tasks},
     setting::Setting,
     tool::{Annotations, Tool, object_schema},
+    upstream::{self, Upstream, UpstreamTool},
 };
 
 /// Every setting, section by section.
@@ -19,6 +20,8 @@ pub fn reference() -> Vec<Setting> {
         Limits::settings(),
         Tool::settings(),
         Annotations::settings(),
+        Upstream::settings(),
+        UpstreamTool::settings(),
     ]
     .concat()
 }
@@ -44,6 +47,7 @@ pub fn schema() -> Json {
         "tools".to_owned(),
         json!({ "type": "object", "additionalProperties": tool }),
     );
+    properties.insert("servers".to_owned(), upstream::schema());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Longhaul configuration",

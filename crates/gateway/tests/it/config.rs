@@ -75,7 +75,7 @@ fn the_schema_knows_every_setting_and_the_first_file_fits_it() {
     for setting in config::reference() {
         let mut at = &schema["properties"];
         for part in setting.section.split('.') {
-            at = if part == "NAME" {
+            at = if matches!(part, "NAME" | "TOOL") {
                 &at["additionalProperties"]["properties"]
             } else if at.get(part).is_some_and(|s| s.get("properties").is_some()) {
                 &at[part]["properties"]
@@ -189,9 +189,9 @@ fn a_misspelt_key_is_named_with_its_place_and_the_nearest() {
 #[test]
 fn a_section_of_a_later_version_says_so() {
     wrong(
-        "[servers.x]\ncommand = [\"x\"]\n[toolsets.y]\n",
-        "longhaul.toml:1:2: `servers` is not in this version (0.1.0)\n\
-         longhaul.toml:3:2: `toolsets` is not in this version (0.1.0)",
+        "[tls]\ncert = \"x\"\n[policy]\n",
+        "longhaul.toml:1:2: `tls` is not in this version (0.1.0)\n\
+         longhaul.toml:3:2: `policy` is not in this version (0.1.0)",
     );
 }
 
@@ -363,7 +363,7 @@ fn a_wrong_variable_is_named() {
         "LONGHAUL_TASKS__HELD_MAX: must be a whole number, not the text `x`\n\
          LONGHAUL_TASKS__OPENMAX: no setting has this name; did you mean `LONGHAUL_TASKS__OPEN_MAX`?\n\
          LONGHAUL_TASKS__TTL: `ttl` must be a duration such as `90s`, `15m`, `30d` or `PT12H`, not the text `soon`\n\
-         LONGHAUL_TOOLS__T__COMMAND: tools are declared in the configuration file only, never in the environment"
+         LONGHAUL_TOOLS__T__COMMAND: tools and servers are declared in the configuration file only, never in the environment"
     );
 }
 

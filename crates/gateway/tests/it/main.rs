@@ -5,9 +5,12 @@
 
 mod abandon;
 mod authorization;
+mod behind;
 mod calls;
+mod catalog;
 mod command;
 mod config;
+mod config_servers;
 mod hold;
 mod join;
 mod limits;

@@ -1,0 +1,368 @@
+//! `[servers.NAME]`: an MCP server behind this one, read and checked.
+//!
+//! `config` calls it for each section; `upstream` starts and speaks to what it describes. Nothing here does, and no
+//! secret is read here: `env:`, `file:` and `cmd:` are looked up when the server is started.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use longhaul_core::Span;
+use serde_json::Value as Json;
+
+use super::{
+    holding::{Hold, OnAbandon, ShowSchema},
+    measure::Bytes,
+    node::{Data, Node, Table},
+    problem::{At, Problems},
+    setting::{Reader, Value, beside, choice, section},
+    tool::{OnCrash, TaskUse, object_schema},
+};
+
+choice! {
+    /// Which generation a server speaks.
+    Protocol {
+        /// It is asked.
+        Auto = "auto",
+        /// The one with sessions.
+        Sessions = "2025",
+        /// The one in which every request stands for itself.
+        Stateless = "2026",
+    }
+    kind "one of `auto`, `2025`, `2026`"
+}
+
+choice! {
+    /// Who shares one process of a server, or one session of a remote one.
+    Isolation {
+        /// The requests of one client session; of a client without sessions, those of one owner.
+        Session = "session",
+        /// All requests of one owner.
+        Principal = "principal",
+        /// Everybody.
+        Shared = "shared",
+        /// Nobody: each call has its own.
+        Call = "call",
+    }
+    kind "one of `session`, `principal`, `shared`, `call`"
+}
+
+choice! {
+    /// Whether calls become tasks of ours.
+    Adoption {
+        /// A slow call becomes a task.
+        Adopt = "adopt",
+        /// Only what the server itself makes a task is one.
+        Relay = "relay",
+        /// No call becomes a task.
+        Never = "never",
+    }
+    kind "one of `adopt`, `relay`, `never`"
+}
+
+choice! {
+    /// When the names of a server's tools and prompts begin with the server's own (`server__name`).
+    Prefix {
+        /// Where another server or a command has the same name.
+        Auto = "auto",
+        /// Always.
+        Always = "always",
+        /// Never; of two with the same name the first one in the configuration is served.
+        Never = "never",
+    }
+    kind "one of `auto`, `always`, `never`"
+}
+
+section! {
+    /// One MCP server behind this one: a program (`command`), or an address (`url`).
+    Upstream in "servers.NAME" with
+        /// The name in the section's head.
+        name: String,
+        /// The folder of the file that declares the server.
+        folder: PathBuf,
+        /// Its place among the servers, from 0: in the order in which the files are read and name them.
+        rank: usize,
+        /// What is said of single tools.
+        tools: BTreeMap<String, UpstreamTool>,
+    {
+        /// The program and its arguments. No shell reads it.
+        command: Words = "", since "0.1.0";
+        /// More arguments of the program.
+        args: Vec<String> = "", since "0.1.0";
+        /// Where the server is, with `https:` or `http:`.
+        url: Option<String> = "", since "0.1.0";
+        /// Headers of every request to `url`. A value `env:NAME`, `file:PATH` or `cmd:PROGRAM ARGUMENTS` is read
+        /// there when a connection is made.
+        headers: Secrets = "", since "0.1.0";
+        /// The folder in which the program runs; without it, the folder of the file that declares the server.
+        cwd: Option<PathBuf> = "", since "0.1.0";
+        /// Variables of the program's environment. A value `env:NAME`, `file:PATH` or `cmd:PROGRAM ARGUMENTS` is read
+        /// there when the program is started.
+        env: Secrets = "", since "0.1.0";
+        /// Variables that the program gets from the server's own environment besides `PATH`, `HOME`, `USER`,
+        /// `LOGNAME`, `SHELL`, `LANG`, `LC_ALL`, `TZ` and `TMPDIR`.
+        env_pass: Vec<String> = "", since "0.1.0";
+        /// Which generation of MCP the server speaks. `auto` asks it, once for each start.
+        protocol: Protocol = "auto", since "0.1.0";
+        /// Who shares one process of the server, or one session with it: `session` (the requests of one client
+        /// session), `principal` (those of one owner), `shared` (everybody) or `call` (nobody).
+        isolation: Isolation = "session", since "0.1.0";
+        /// The most processes of the server, or sessions with it, at once. A call that needs one more waits for one
+        /// that is idle, which is ended.
+        processes_max: u32 = "16" in 1..=1000, since "0.1.0";
+        /// How long a process or session is kept without a request.
+        idle_stop: Span = "10m" in 1000..=31536000000, since "0.1.0";
+        /// How long the server may take to start and say what it is.
+        start_timeout: Span = "30s" in 100..=600000, since "0.1.0";
+        /// How long the server may take to answer what is no call of a tool.
+        request_timeout: Span = "60s" in 100..=3600000, since "0.1.0";
+        /// When the names of its tools and prompts begin with `NAME__`: `auto` (where two would be the same), `always`
+        /// or `never`.
+        prefix: Prefix = "auto", since "0.1.0";
+        /// Not ready until this server has been reached. Otherwise its absence is told, and all else is served.
+        required: bool = "false", since "0.1.0";
+        /// Do not start it. Client configurations have this key.
+        disabled: bool = "false", since "0.1.0";
+        /// Whether calls become tasks of this server: `adopt` (slow ones do), `relay` (only those that the server
+        /// behind makes tasks; this version follows none) or `never`.
+        tasks: Adoption = "adopt", since "0.1.0";
+        /// The most memory of one process and all its children.
+        memory_max: Option<Bytes> = "" in 1048576..=17592186044416, since "0.1.0";
+        /// How much its processes give way to others when the processors are busy; 0 is not at all.
+        nice: u32 = "5" in 0..=19, since "0.1.0";
+        /// The most calls of one tool at once; more wait in the queue.
+        concurrency: u32 = "16" in 1..=1000, since "0.1.0";
+        /// How long one call may take.
+        timeout: Option<Span> = "" in 1..=31536000000, since "0.1.0";
+        /// How long a call is waited for before it becomes a task; without it, `tasks.promote_after`.
+        promote_after: Option<Span> = "" in 0..=600000, since "0.1.0";
+        /// How long a caller without a task waits for the result, as for a command.
+        hold: Hold = "auto", since "0.1.0";
+        /// An equal call waits for one that its caller left.
+        join: bool = "true", since "0.1.0";
+        /// What becomes of a call when its caller leaves.
+        on_abandon: OnAbandon = "auto", since "0.1.0";
+        /// Whom the output schema of its tools is listed to; without it, `tasks.show_output_schema`.
+        show_output_schema: Option<ShowSchema> = "", since "0.1.0";
+        /// What happens to a call when this program, or the server behind it, dies meanwhile: `fail`, or `rerun`, which
+        /// is for tools that may be called twice.
+        on_crash: OnCrash = "fail", since "0.1.0";
+        /// How long its tasks are kept; without it, `tasks.ttl`.
+        ttl: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
+    }
+}
+
+section! {
+    /// What is said of one tool of a server; what is absent is as the server has it.
+    UpstreamTool in "servers.NAME.tools.TOOL" {
+        /// Not listed, and not called.
+        hidden: bool = "false", since "0.1.0";
+        /// Whether a call becomes a task.
+        task: Option<TaskUse> = "", since "0.1.0";
+        /// Whether calls become tasks of this server.
+        tasks: Option<Adoption> = "", since "0.1.0";
+        /// The most calls at once.
+        concurrency: Option<u32> = "" in 1..=1000, since "0.1.0";
+        /// How long one call may take.
+        timeout: Option<Span> = "" in 1..=31536000000, since "0.1.0";
+        /// How long a call is waited for before it becomes a task.
+        promote_after: Option<Span> = "" in 0..=600000, since "0.1.0";
+        /// How long a caller without a task waits for the result.
+        hold: Option<Hold> = "", since "0.1.0";
+        /// An equal call waits for one that its caller left.
+        join: Option<bool> = "", since "0.1.0";
+        /// What becomes of a call when its caller leaves.
+        on_abandon: Option<OnAbandon> = "", since "0.1.0";
+        /// Whom its output schema is listed to.
+        show_output_schema: Option<ShowSchema> = "", since "0.1.0";
+        /// What happens to a call when this program, or the server behind it, dies meanwhile.
+        on_crash: Option<OnCrash> = "", since "0.1.0";
+        /// How long its tasks are kept.
+        ttl: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
+    }
+}
+
+/// A program and its arguments: a list, or one text that is the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words(pub Vec<String>);
+
+impl Value for Words {
+    const KIND: &'static str = "a list of texts: the program and its arguments";
+
+    fn read(node: &Node, problems: &mut Problems) -> Result<Words, Option<String>> {
+        match &node.data {
+            Data::Text(program) => Ok(Words(vec![program.clone()])),
+            Data::Whole(_)
+            | Data::Number(_)
+            | Data::Flag(_)
+            | Data::Moment
+            | Data::List(_)
+            | Data::Table(_) => Vec::read(node, problems).map(Words),
+        }
+    }
+
+    fn from_text(text: &str) -> Result<Words, String> {
+        Ok(Words(match text {
+            "" => Vec::new(),
+            program => vec![program.to_owned()],
+        }))
+    }
+
+    fn schema() -> Json {
+        serde_json::json!({ "anyOf": [
+            { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+            { "type": "string" },
+        ] })
+    }
+}
+
+/// A table of texts, each of which may be secret. `Debug` shows the names only.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Value for Secrets {
+    const KIND: &'static str = "a table of texts";
+
+    fn read(node: &Node, problems: &mut Problems) -> Result<Secrets, Option<String>> {
+        BTreeMap::read(node, problems).map(Secrets)
+    }
+
+    fn from_text(text: &str) -> Result<Secrets, String> {
+        BTreeMap::from_text(text).map(Secrets)
+    }
+
+    fn schema() -> Json {
+        <BTreeMap<String, String> as Value>::schema()
+    }
+}
+
+/// The JSON schema of the table of servers.
+pub(super) fn schema() -> Json {
+    let mut server = object_schema(&Upstream::settings());
+    server["properties"]["tools"] = serde_json::json!({
+        "type": "object",
+        "additionalProperties": object_schema(&UpstreamTool::settings()),
+    });
+    server["anyOf"] = serde_json::json!([{ "required": ["command"] }, { "required": ["url"] }]);
+    serde_json::json!({ "type": "object", "additionalProperties": server })
+}
+
+/// Reads and checks one server's section.
+pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) -> Option<Upstream> {
+    let Data::Table(table) = &node.data else {
+        problems.add(
+            &node.at,
+            format!("`servers.{name}` must be a table, not {}", node.what()),
+        );
+        return None;
+    };
+    if !is_server_name(name) {
+        problems.add(
+            at,
+            format!(
+                "`{name}` cannot name a server: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row"
+            ),
+        );
+    }
+    let mut table = table.clone();
+    let tools = table.remove("tools");
+    let section = format!("servers.{name}");
+    let mut reader = Reader::new(&section, table.clone(), problems);
+    let mut server = Upstream::read(&mut reader);
+    reader.finish();
+    server.tools = tools
+        .map(|(_, node)| single_tools(name, &node, problems))
+        .unwrap_or_default();
+    reach(&server, at, &table, problems);
+    server.name = name.to_owned();
+    server.folder = beside(at, "");
+    Some(server)
+}
+
+fn single_tools(server: &str, node: &Node, problems: &mut Problems) -> BTreeMap<String, UpstreamTool> {
+    let Data::Table(table) = &node.data else {
+        problems.add(
+            &node.at,
+            format!("`servers.{server}.tools` must be a table, not {}", node.what()),
+        );
+        return BTreeMap::new();
+    };
+    let mut tools = BTreeMap::new();
+    for (name, (_, node)) in table {
+        let section = format!("servers.{server}.tools.{name}");
+        let Data::Table(table) = &node.data else {
+            problems.add(
+                &node.at,
+                format!("`{section}` must be a table, not {}", node.what()),
+            );
+            continue;
+        };
+        let mut reader = Reader::new(&section, table.clone(), problems);
+        tools.insert(name.clone(), UpstreamTool::read(&mut reader));
+        reader.finish();
+    }
+    tools
+}
+
+/// Checks how the server is reached.
+fn reach(server: &Upstream, at: &At, table: &Table, problems: &mut Problems) {
+    let place = |key: &str| table.get(key).map_or(at, |(_, node)| &node.at);
+    let program = server.command.0.first();
+    match (program, &server.url) {
+        (None, None) => problems.add(
+            at,
+            "a server needs a `command` to start, or a `url` where it is".to_owned(),
+        ),
+        (Some(_), Some(_)) => problems.add(place("url"), "give `command` or `url`, not both".to_owned()),
+        (Some(program), None) if program.is_empty() => {
+            problems.add(place("command"), "the program's name is empty".to_owned());
+        }
+        (None, Some(url)) => {
+            if let Err(why) = address(url) {
+                problems.add(place("url"), why);
+            }
+        }
+        (Some(_), None) => {}
+    }
+    let remote = server.url.is_some();
+    for key in ["args", "cwd", "env", "env_pass", "memory_max", "nice"] {
+        if remote && table.contains_key(key) {
+            problems.add(
+                place(key),
+                format!("`{key}` is for a server that is started with `command`"),
+            );
+        }
+    }
+    if !remote && table.contains_key("headers") {
+        problems.add(
+            place("headers"),
+            "`headers` are for a server at a `url`".to_owned(),
+        );
+    }
+}
+
+/// Two `_` in a row stand between the name of a server and that of its tool.
+fn is_server_name(name: &str) -> bool {
+    (1..=32).contains(&name.len())
+        && !name.contains("__")
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+/// What is wrong with an address. One with a password is not repeated.
+fn address(text: &str) -> Result<(), String> {
+    match url::Url::parse(text) {
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err("the address has a name or a password in it; put it into `headers` as `env:NAME`".to_owned())
+        }
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
+        Ok(_) | Err(_) => Err(format!(
+            "`{text}` is not an address such as `https://example.org/mcp`"
+        )),
+    }
+}

@@ -1,0 +1,167 @@
+//! The servers of a configuration as their users declare them: in our own file, and in those of MCP clients.
+
+use longhaul_core::Span;
+use longhaul_gateway::config::{Adoption, Config, Isolation, OnCrash, Prefix, Protocol};
+
+use crate::config::read;
+
+fn loaded(files: &[(&str, &str)]) -> Config {
+    read(files, &[]).expect("a good configuration").config
+}
+
+#[track_caller]
+fn wrong(text: &str, expected: &str) {
+    let problems = read(&[("longhaul.toml", text)], &[]).expect_err("something is wrong");
+    assert_eq!(problems, expected);
+}
+
+#[test]
+fn a_server_is_a_program_or_an_address_and_the_rest_has_a_default() {
+    let config = loaded(&[(
+        "longhaul.toml",
+        r#"
+[servers.playwright]
+command = ["npx", "-y", "@playwright/mcp"]
+[servers.linear]
+url = "https://mcp.linear.app/mcp"
+headers.Authorization = "env:LINEAR"
+"#,
+    )]);
+    let names: Vec<&str> = config
+        .servers_in_order()
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
+    assert_eq!(names, ["playwright", "linear"]);
+    let playwright = &config.servers["playwright"];
+    assert_eq!(playwright.command.0, ["npx", "-y", "@playwright/mcp"]);
+    assert_eq!(playwright.protocol, Protocol::Auto);
+    assert_eq!(playwright.isolation, Isolation::Session);
+    assert_eq!(playwright.prefix, Prefix::Auto);
+    assert_eq!(playwright.tasks, Adoption::Adopt);
+    assert_eq!(playwright.on_crash, OnCrash::Fail);
+    assert_eq!(playwright.processes_max, 16);
+    assert_eq!(playwright.idle_stop, Span(600_000));
+    let linear = &config.servers["linear"];
+    assert_eq!(linear.url.as_deref(), Some("https://mcp.linear.app/mcp"));
+    assert_eq!(linear.headers.0["Authorization"], "env:LINEAR");
+}
+
+#[test]
+fn what_may_be_secret_is_not_in_debug_output() {
+    let config = loaded(&[(
+        "longhaul.toml",
+        "[servers.x]\ncommand = [\"x\"]\nenv.TOKEN = \"hunter2\"\n[servers.y]\nurl = \"http://127.0.0.1:1/\"\nheaders.X-Key = \"hunter2\"\n",
+    )]);
+    let shown = format!("{config:?}");
+    assert!(shown.contains("TOKEN") && shown.contains("X-Key"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn a_tool_of_a_server_can_be_told_apart() {
+    let config = loaded(&[(
+        "longhaul.toml",
+        r#"
+[servers.git]
+command = ["mcp-server-git"]
+on_crash = "rerun"
+[servers.git.tools.git_reset]
+hidden = true
+[servers.git.tools.git_log]
+promote_after = "0s"
+"#,
+    )]);
+    let tools = &config.servers["git"].tools;
+    assert!(tools["git_reset"].hidden);
+    assert_eq!(tools["git_log"].promote_after, Some(Span(0)));
+    assert_eq!(tools["git_log"].hold, None);
+}
+
+#[test]
+fn a_client_s_file_is_read_as_it_is() {
+    let json = r#"{
+      "mcpServers": {
+        "memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"], "env": {"A": "1"}},
+        "My Server!": {"type": "http", "url": "https://example.org/mcp", "headers": {"X-Key": "k"}},
+        "old": {"type": "sse", "url": "https://example.org/sse", "autoApprove": ["x"]},
+        "off": {"command": "false", "disabled": true}
+      },
+      "theme": "dark"
+    }"#;
+    let read = read(&[(".mcp.json", json)], &[]).expect("a client's file");
+    let config = read.config;
+    let memory = &config.servers["memory"];
+    assert_eq!(memory.command.0, ["npx"]);
+    assert_eq!(memory.args, ["-y", "@modelcontextprotocol/server-memory"]);
+    assert_eq!(memory.env.0["A"], "1");
+    assert_eq!(
+        config.servers["My-Server-"].url.as_deref(),
+        Some("https://example.org/mcp")
+    );
+    assert_eq!(config.servers_in_order().len(), 3);
+    let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            ".mcp.json: `autoApprove` of server `old` means nothing here and is passed over",
+            ".mcp.json: server `old` is of the type `sse`, a transport of 2024 that is not spoken here; its address is \
+             tried with Streamable HTTP",
+        ]
+    );
+}
+
+#[test]
+fn a_client_s_file_can_be_included() {
+    let config = loaded(&[
+        (
+            "longhaul.toml",
+            "include = [\"mcp.json\"]\n[tools.t]\ndescription = \"d\"\ncommand = [\"true\"]\n",
+        ),
+        (
+            "mcp.json",
+            r#"{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}"#,
+        ),
+    ]);
+    assert!(config.tools.contains_key("t") && config.servers.contains_key("time"));
+}
+
+#[test]
+fn what_is_wrong_with_a_server_is_said_with_its_place() {
+    wrong(
+        "[servers.a]\n",
+        "longhaul.toml:1:10: a server needs a `command` to start, or a `url` where it is",
+    );
+    wrong(
+        "[servers.a]\ncommand = [\"x\"]\nurl = \"https://example.org/\"\nheaders.A = \"b\"\n",
+        "longhaul.toml:3:7: give `command` or `url`, not both",
+    );
+    wrong(
+        "[servers.a]\nurl = \"ftp://example.org/\"\n[servers.b]\nurl = \"https://me:pw@example.org/\"\n",
+        "longhaul.toml:2:7: `ftp://example.org/` is not an address such as `https://example.org/mcp`\n\
+         longhaul.toml:4:7: the address has a name or a password in it; put it into `headers` as `env:NAME`",
+    );
+    wrong(
+        "[servers.a__b]\ncommand = [\"x\"]\n",
+        "longhaul.toml:1:10: `a__b` cannot name a server: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row",
+    );
+    wrong(
+        "[servers.a]\ncommand = [\"x\"]\nheaders.A = \"b\"\nisolation = \"none\"\n[servers.b]\nurl = \"https://example.org/\"\nnice = 3\n",
+        "longhaul.toml:3:1: `headers` are for a server at a `url`\n\
+         longhaul.toml:4:13: `isolation` must be one of `session`, `principal`, `shared`, `call`, not the text `none`\n\
+         longhaul.toml:7:8: `nice` is for a server that is started with `command`",
+    );
+}
+
+#[test]
+fn servers_are_declared_in_files_only() {
+    let problems = read(
+        &[("longhaul.toml", "")],
+        &[("LONGHAUL_SERVERS__X__COMMAND", "sh")],
+    )
+    .expect_err("not from the environment");
+    assert_eq!(
+        problems,
+        "LONGHAUL_SERVERS__X__COMMAND: tools and servers are declared in the configuration file only, never in the environment"
+    );
+}
