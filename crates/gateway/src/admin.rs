@@ -74,6 +74,13 @@ pub trait Backend: Send + Sync {
     /// The tools that the peer may call.
     fn tools(&self, peer: Peer) -> Reply<'_, api::Tools>;
 
+    /// The servers behind this one.
+    fn servers(&self, peer: Peer) -> Reply<'_, api::Servers>;
+
+    /// Ends every process of a server behind this one, and starts it anew. Returns when it was reached or could not
+    /// be. Its calls that run are lost.
+    fn restart_server(&self, peer: Peer, name: String) -> Reply<'_, api::Server>;
+
     /// The state of the server.
     fn health(&self, peer: Peer) -> Reply<'_, api::Health>;
 }

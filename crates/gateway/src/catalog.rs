@@ -1,28 +1,86 @@
 //! The tools that this server offers: what is listed, what is checked before a call, and what is run.
 //!
-//! Made once from the config; read by `dispatch` and, through [`longhaul_engine::tool::Tools`], by the worker.
+//! The commands of the config are there from the start; the tools of a server behind this one come, change and go
+//! with it ([`Catalog::offer`]). Read by `dispatch` and, through [`longhaul_engine::tool::Tools`], by the worker, each
+//! time as one [`Offered`], which does not change.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use longhaul_core::{Span, task::Rules};
 use longhaul_engine::tool::{Tool as Work, Tools};
 use longhaul_mcp::{
     ToolRule,
+    canon::Digest,
     frame::Raw,
-    reply::Tool as Listing,
+    reply::{Relays, Tool as Listing},
     request::{Answers, Takes},
 };
 
-use crate::config::{Hold, OnAbandon, ShowSchema};
+use tokio::sync::watch;
 
-/// Every tool of this server, in the order in which the config names them (B-53).
-#[derive(Clone, Default)]
+use crate::config::{Hold, OnAbandon, Prefix, ShowSchema, WAIT_TOOL};
+
+/// What stands between the name of a server and that of its tool.
+pub const BETWEEN: &str = "__";
+
+/// Every tool, as it is now and as it changes.
 pub struct Catalog {
+    parts: Mutex<Parts>,
+    offered: watch::Sender<Arc<Offered>>,
+}
+
+struct Parts {
+    commands: Vec<Arc<Entry>>,
+    servers: Vec<Part>,
+    versions: Versions,
+}
+
+/// What one server behind this one offers.
+struct Part {
+    server: String,
+    prefix: Prefix,
+    tools: Vec<Arc<Entry>>,
+    beside: Beside,
+}
+
+/// What a server offers beside tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// The kinds of it.
+    pub relays: Relays,
+    /// Changes with the list of prompts.
+    pub prompts: Digest,
+    /// Changes with the list of resources, or that of templates.
+    pub resources: Digest,
+}
+
+/// How often each list has changed. Two that are equal are of the same lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// That of tools.
+    pub tools: u64,
+    /// That of prompts.
+    pub prompts: u64,
+    /// Those of resources and templates.
+    pub resources: u64,
+}
+
+/// Every tool at one moment, in the order in which the config names commands and servers (B-53).
+#[derive(Default)]
+pub struct Offered {
     order: Vec<Arc<Entry>>,
     by_name: BTreeMap<String, Arc<Entry>>,
+    /// The tools of servers, by the names that they have when every name begins with its server's.
+    by_full_name: BTreeMap<String, Arc<Entry>>,
+    relays: Relays,
+    versions: Versions,
 }
 
 /// One tool.
+#[derive(Clone)]
 pub struct Entry {
     /// As clients see it listed.
     pub listing: Listing,
@@ -43,6 +101,8 @@ pub struct Entry {
     pub needs: Answers,
     /// How its calls without a task are held.
     pub holding: Holding,
+    /// A server behind this one runs it, and is sent the call whole.
+    pub is_relayed: bool,
     /// Looks at the arguments.
     pub arguments: Arc<dyn Arguments>,
     /// Runs one attempt.
@@ -74,6 +134,12 @@ impl Default for Holding {
 }
 
 impl Entry {
+    fn named(&self, name: String) -> Entry {
+        let mut entry = self.clone();
+        entry.listing.name = name;
+        entry
+    }
+
     /// The tool as it is listed to a caller. Whoever may be told that the work goes on does not see the output
     /// schema, which that reply does not fit: clients hold every result against it (D-44).
     pub fn listed(&self, takes: Takes) -> Listing {
@@ -97,37 +163,176 @@ pub trait Arguments: Send + Sync {
     fn misfits(&self, arguments: &Raw) -> Vec<String>;
 }
 
-impl Catalog {
-    /// A catalog of these tools, whose names are known to differ.
-    pub fn new(entries: Vec<Entry>) -> Catalog {
-        let order: Vec<_> = entries.into_iter().map(Arc::new).collect();
-        let by_name = order
-            .iter()
-            .map(|entry| (entry.listing.name.clone(), Arc::clone(entry)))
-            .collect();
-        Catalog { order, by_name }
-    }
-
-    /// The tool of this name.
+impl Offered {
+    /// The tool of this listed name.
     pub fn entry(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name)
     }
 
-    /// Every tool, in the order of the config.
+    /// Every tool: the commands, then those of each server.
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.order
+    }
+
+    /// What there is beside tools.
+    pub fn relays(&self) -> Relays {
+        self.relays
+    }
+
+    /// How often each list has changed until now.
+    pub fn versions(&self) -> Versions {
+        self.versions
+    }
+}
+
+impl Default for Catalog {
+    fn default() -> Catalog {
+        Catalog::new(Vec::new())
+    }
+}
+
+impl Catalog {
+    /// A catalog of these commands, whose names are known to differ.
+    pub fn new(commands: Vec<Entry>) -> Catalog {
+        let parts = Parts {
+            commands: commands.into_iter().map(Arc::new).collect(),
+            servers: Vec::new(),
+            versions: Versions::default(),
+        };
+        let offered = watch::Sender::new(Arc::new(parts.offered()));
+        Catalog {
+            parts: Mutex::new(parts),
+            offered,
+        }
+    }
+
+    /// The catalog with a place for each of these servers, in this order, which offer nothing yet.
+    #[must_use]
+    pub fn with_servers(mut self, servers: impl IntoIterator<Item = (String, Prefix)>) -> Catalog {
+        let parts = self.parts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        parts
+            .servers
+            .extend(servers.into_iter().map(|(server, prefix)| Part {
+                server,
+                prefix,
+                tools: Vec::new(),
+                beside: Beside::default(),
+            }));
+        self
+    }
+
+    /// What is offered now.
+    pub fn now(&self) -> Arc<Offered> {
+        self.offered.borrow().clone()
+    }
+
+    /// Tells of every change from now on.
+    pub fn changes(&self) -> watch::Receiver<Arc<Offered>> {
+        self.offered.subscribe()
+    }
+
+    /// What a server offers from now on, under the names that it gives its tools. A server that the catalog was not
+    /// told of offers nothing.
+    pub fn offer(&self, server: &str, tools: Vec<Entry>, beside: Beside) {
+        // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Parts {
+            servers, versions, ..
+        } = &mut *parts;
+        if let Some(part) = servers.iter_mut().find(|part| part.server == server) {
+            let same = part.tools.len() == tools.len()
+                && part
+                    .tools
+                    .iter()
+                    .zip(&tools)
+                    .all(|(old, new)| old.listing == new.listing);
+            versions.tools += u64::from(!same);
+            versions.prompts += u64::from(part.beside.prompts != beside.prompts);
+            versions.resources += u64::from(part.beside.resources != beside.resources);
+            part.tools = tools.into_iter().map(Arc::new).collect();
+            part.beside = beside;
+            self.offered.send_replace(Arc::new(parts.offered()));
+        }
+    }
+}
+
+impl Parts {
+    /// All tools under the names that they are listed by.
+    fn offered(&self) -> Offered {
+        let mut offered = Offered {
+            versions: self.versions,
+            ..Offered::default()
+        };
+        for command in &self.commands {
+            offered.add(Arc::clone(command));
+        }
+        let shared = self.shared_names();
+        for part in &self.servers {
+            offered.relays = offered.relays.and(part.beside.relays);
+            for tool in &part.tools {
+                let bare = &tool.listing.name;
+                let full = format!("{}{BETWEEN}{bare}", part.server);
+                let begins = match part.prefix {
+                    Prefix::Always => true,
+                    Prefix::Never => false,
+                    Prefix::Auto => shared.contains(bare.as_str()),
+                };
+                let entry = match begins {
+                    true => Arc::new(tool.named(full.clone())),
+                    false => Arc::clone(tool),
+                };
+                offered.by_full_name.insert(full, Arc::clone(&entry));
+                if !offered.add(entry) {
+                    let server = &part.server;
+                    tracing::warn!(server, tool = %bare, "a tool of this name is there already; this one is not offered");
+                }
+            }
+        }
+        offered
+    }
+
+    /// The names that tell no tool from another.
+    fn shared_names(&self) -> BTreeSet<&str> {
+        let commands = self.commands.iter();
+        let mut seen: BTreeSet<&str> = commands.map(|command| command.listing.name.as_str()).collect();
+        seen.insert(WAIT_TOOL);
+        let mut shared = BTreeSet::new();
+        for tool in self.servers.iter().flat_map(|part| &part.tools) {
+            let name = tool.listing.name.as_str();
+            if !seen.insert(name) {
+                shared.insert(name);
+            }
+        }
+        shared
+    }
+}
+
+impl Offered {
+    /// False when there is a tool of this name.
+    fn add(&mut self, entry: Arc<Entry>) -> bool {
+        let name = &entry.listing.name;
+        if name == WAIT_TOOL || self.by_name.contains_key(name) {
+            return false;
+        }
+        self.by_name.insert(name.clone(), Arc::clone(&entry));
+        self.order.push(entry);
+        true
     }
 }
 
 impl Tools for Catalog {
     fn find(&self, name: &str) -> Option<Arc<dyn Work>> {
-        self.entry(name).map(|entry| Arc::clone(&entry.work))
+        let offered = self.now();
+        // The task may be of a time when the name was not shared, or when it was.
+        let entry = offered.entry(name).or_else(|| offered.by_full_name.get(name))?;
+        Some(Arc::clone(&entry.work))
     }
 
     fn names(&self) -> Vec<String> {
-        self.order
-            .iter()
-            .map(|entry| entry.listing.name.clone())
-            .collect()
+        let offered = self.now();
+        let listed = offered.order.iter().map(|entry| &entry.listing.name);
+        let full = offered.by_full_name.keys();
+        let names: BTreeSet<&String> = listed.chain(full).collect();
+        names.into_iter().cloned().collect()
     }
 }

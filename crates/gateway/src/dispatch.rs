@@ -7,6 +7,7 @@
 mod answers;
 mod backend;
 mod call;
+mod defined;
 mod gated;
 mod held;
 mod hold;
@@ -15,6 +16,7 @@ mod leave;
 mod listed;
 mod patience;
 mod polls;
+mod relay;
 mod returning;
 mod rounds;
 mod sessions;
@@ -28,12 +30,13 @@ use longhaul_core::{Millis, Span, TaskId};
 use longhaul_engine::{Engine, transact::Proposal};
 use longhaul_mcp::{
     Incoming, Reply, Request, RpcError,
-    reply::{Cache, CacheScope, Discovery, Relays, ToolPage},
+    reply::{Cache, CacheScope, Discovery, ToolPage},
     request::Takes,
     rpc_error::{Refusal, RefusalCode, Who},
 };
 use longhaul_store::{Error as StoreError, Fault, Owner, Query, Row, Scope, Snapshot};
 
+pub use defined::known;
 use gated::{Allowed, Gated};
 pub use held::{Held, Step};
 pub use hold::Limits as HoldLimits;
@@ -52,6 +55,7 @@ use crate::{
     request_state::Sealer,
     sealed_id::{Keys, Opened, owner_digest},
     session::{Session, feed::Seen, seal, shared::Shared},
+    upstream::fleet::Fleet,
     view,
 };
 
@@ -64,6 +68,7 @@ pub struct Dispatch {
 struct Inner {
     engine: Gated,
     catalog: Arc<Catalog>,
+    fleet: Fleet,
     keys: Keys,
     states: Sealer,
     sessions: sessions::Sessions,
@@ -192,6 +197,17 @@ impl Conversation {
 impl Dispatch {
     /// A dispatch over a started engine.
     pub fn new(engine: Engine, catalog: Arc<Catalog>, keys: Keys, settings: Settings) -> Dispatch {
+        Dispatch::before(engine, catalog, Fleet::default(), keys, settings)
+    }
+
+    /// A dispatch over a started engine, with servers behind it.
+    pub fn before(
+        engine: Engine,
+        catalog: Arc<Catalog>,
+        fleet: Fleet,
+        keys: Keys,
+        settings: Settings,
+    ) -> Dispatch {
         let states = Sealer::new(&keys);
         let session_ids = seal::Sealer::new(&keys);
         let started_at = engine.now();
@@ -199,6 +215,7 @@ impl Dispatch {
         let inner = Inner {
             engine: Gated::new(engine),
             catalog,
+            fleet,
             keys,
             states,
             sessions: sessions::Sessions::new(settings.sessions),
@@ -259,7 +276,7 @@ impl Dispatch {
             Request::UpdateTask { task, responses } => self.update(caller, &task, responses).await,
             Request::CancelTask { task } => self.cancel(caller, &task).await,
             // Nothing is offered that another server would answer.
-            Request::Relay(relay) => Err(RpcError::method_not_found(relay.method.as_str())),
+            Request::Relay(relay) => self.relay(caller, session, &incoming.client, relay).await,
             Request::Listen(filter) => {
                 let limits = &self.inner.settings.listen;
                 return match self.inner.streams.take(&caller.owner, 0, limits.caps()) {
@@ -289,6 +306,11 @@ impl Dispatch {
         &self.inner.replies
     }
 
+    /// The tools.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
     /// What listeners are limited to.
     pub(crate) fn settings(&self) -> &Settings {
         &self.inner.settings
@@ -305,10 +327,9 @@ impl Dispatch {
             tasks: self.inner.settings.tasks_enabled,
             // D-13: this version knows its callers.
             tasks_list: true,
-            // The catalog is made once.
-            tools_change: false,
+            tools_change: self.inner.fleet.is_any(),
             logging: true,
-            relays: Relays::default(),
+            relays: self.inner.catalog.now().relays(),
             instructions: Some(INSTRUCTIONS.to_owned()),
             cache: self.cache(),
         }
@@ -320,7 +341,8 @@ impl Dispatch {
                 "Unknown cursor: the list of tools has one page",
             ));
         }
-        let tools = self.inner.catalog.entries().iter();
+        let offered = self.inner.catalog.now();
+        let tools = offered.entries().iter();
         let helper = self.inner.settings.wait_tool.then(wait::listing);
         Ok(Reply::Tools(ToolPage {
             tools: tools.map(|entry| entry.listed(takes)).chain(helper).collect(),

@@ -34,17 +34,23 @@ pub enum Action {
     List,
     /// Follow a task on a stream; asked again at every tick.
     Listen,
+    /// Read what a server behind this one offers besides tools.
+    Relay,
+    /// Start a server behind this one anew.
+    Operate,
 }
 
 impl Action {
     /// Every action, for tests that must leave none out.
-    pub const ALL: [Action; 6] = [
+    pub const ALL: [Action; 8] = [
         Action::Call,
         Action::Get,
         Action::Update,
         Action::Cancel,
         Action::List,
         Action::Listen,
+        Action::Relay,
+        Action::Operate,
     ];
 }
 

@@ -28,7 +28,6 @@ use longhaul_mcp::{
     frame::Frame,
     header::Headers,
     meta::KEY_BYTES_MAX,
-    reply::Relays,
     scan,
 };
 
@@ -98,13 +97,14 @@ struct Shared {
 
 impl Shared {
     fn offer<T>(&self, then: impl FnOnce(&Offer<'_>) -> T) -> T {
+        let offered = self.catalog.now();
         then(&Offer {
             tasks: true,
             tasks_list: true,
-            relays: Relays::default(),
+            relays: offered.relays(),
             strict_headers: self.limits.strict_headers,
             limits: self.limits.scan,
-            tool: &|name| self.catalog.entry(name).map(|entry| &entry.rule),
+            tool: &|name| offered.entry(name).map(|entry| &entry.rule),
         })
     }
 }

@@ -7,6 +7,7 @@
 pub mod activity;
 pub mod admin;
 pub mod catalog;
+mod changes;
 pub mod command;
 pub mod config;
 pub mod dispatch;

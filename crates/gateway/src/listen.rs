@@ -15,6 +15,7 @@ use longhaul_mcp::{
 };
 
 use crate::{
+    changes::Changes,
     dispatch::Dispatch,
     gate::Action,
     identity::Caller,
@@ -76,6 +77,7 @@ pub struct Listener {
     /// Tasks were asked for: the stream ends when none is left.
     ends: bool,
     acknowledges: Option<Filter>,
+    changes: Changes,
     /// The tasks to be looked at, each once: a state is read when the stream has room for it.
     due: VecDeque<TaskId>,
     /// What was told last.
@@ -93,6 +95,8 @@ pub enum Tick {
 impl Listener {
     pub(crate) async fn new(dispatch: Dispatch, caller: Caller, filter: Filter, place: Place) -> Listener {
         let watcher = dispatch.watcher();
+        let wanted = dispatch.tells_of(&filter);
+        let changes = Changes::of(dispatch.catalog(), wanted);
         let mut listener = Listener {
             _place: place,
             ends: filter.tasks.is_some(),
@@ -101,6 +105,7 @@ impl Listener {
             watcher,
             followed: BTreeMap::new(),
             acknowledges: None,
+            changes,
             due: VecDeque::new(),
             last: None,
         };
@@ -128,8 +133,11 @@ impl Listener {
             }
         }
         listener.acknowledges = Some(Filter {
+            tools_list_changed: wanted.tools,
+            prompts_list_changed: wanted.prompts,
+            resources_list_changed: wanted.resources,
+            resources: Vec::new(),
             tasks: filter.tasks.is_some().then_some(named),
-            ..Filter::default()
         });
         listener
     }
@@ -150,7 +158,11 @@ impl Listener {
             if self.ends && self.followed.is_empty() {
                 return Tick::End(Reply::ListenEnded);
             }
-            for (task, _) in self.watcher.next().await {
+            let changes = tokio::select! {
+                push = self.changes.next() => return Tick::Push(push),
+                changes = self.watcher.next() => changes,
+            };
+            for (task, _) in changes {
                 if !self.due.contains(&task) {
                     self.due.push_back(task);
                 }

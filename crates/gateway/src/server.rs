@@ -10,7 +10,7 @@ use longhaul_core::Span;
 use longhaul_engine::Engine;
 use tokio::{
     net::{TcpListener, TcpSocket},
-    sync::watch,
+    sync::{mpsc, watch},
 };
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     local::{links::Links, page, pipe, socket},
     sealed_id::Keys,
     stdio::{self, Stdio},
+    upstream::fleet::{Changed, Fleet},
     view,
 };
 
@@ -33,6 +34,8 @@ pub struct Setup<'a> {
     pub engine: Engine,
     /// The tools.
     pub catalog: Arc<Catalog>,
+    /// The servers behind this one, and what changes in what they define.
+    pub servers: (Fleet, mpsc::Receiver<Changed>),
     /// The keys of this server.
     pub keys: Keys,
     /// Its settings.
@@ -142,12 +145,15 @@ impl Server {
         let base = tcp.as_ref().map(|(address, _)| format!("http://{address}"));
         let mcp_url = base.as_ref().map(|base| format!("{base}/mcp"));
         let catalog = setup.catalog;
-        let dispatch = Dispatch::new(
+        let (fleet, changed) = setup.servers;
+        let dispatch = Dispatch::before(
             setup.engine,
             Arc::clone(&catalog),
+            fleet,
             setup.keys,
             dispatch_settings(config, mcp_url),
         );
+        tokio::spawn(dispatch.clone().keep_definitions(changed));
         let links = base.filter(|_| config.server.page).map(|base| Links::new(&base));
         let tcp = tcp.map(|(address, listener)| {
             let server = &config.server;

@@ -18,7 +18,6 @@ use longhaul_mcp::{
     edge::{self, Edge, Offer, Opening, Received},
     frame::Frame,
     malformed::Malformed,
-    reply::Relays,
     request::{Answer, Notice},
     rpc_error::{Data, Refusal, RefusalCode, Who},
     scan,
@@ -205,14 +204,14 @@ impl Connection {
     /// Reads a frame on the edge that it belongs to. Frames are judged one by one: one that names its version
     /// stands for itself on any connection.
     fn receive(&self, frame: Result<Frame, Malformed>) -> (Edge, Result<Received, Malformed>) {
-        let catalog = &self.stdio.catalog;
+        let offered = self.stdio.catalog.now();
         let offer = Offer {
             tasks: true,
             tasks_list: true,
-            relays: Relays::default(),
+            relays: offered.relays(),
             strict_headers: false,
             limits: self.stdio.limits.scan,
-            tool: &|name| catalog.entry(name).map(|entry| &entry.rule),
+            tool: &|name| offered.entry(name).map(|entry| &entry.rule),
         };
         let agreed = self.session.as_ref().map(|session| session.peer());
         match frame {

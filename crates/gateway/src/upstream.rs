@@ -6,20 +6,25 @@
 //! ```
 //!
 //! [`Server`] is the entrance; the catalog and dispatch hold one for each that is configured. `dial` opens a
-//! connection, `definitions` fetches what a server defines. What frames mean is said by `longhaul_mcp::client`.
+//! connection, `definitions` fetches what a server defines; `fleet` opens all that are configured, `offer` puts their
+//! tools into the catalog, and `relayed` is such a tool at work. What frames mean is said by `longhaul_mcp::client`.
 //!
 //! A server is taken for hostile: whatever it sends or withholds, each request ends in a stated way, a request is
 //! sent once, and what is kept of a server is bounded. Its programs are started through `engine::process` alone, so
 //! nothing of them outlives this process.
 
 pub mod connection;
+pub mod credentials;
 pub mod definitions;
 pub mod dial;
+pub mod fleet;
 pub mod http;
 pub mod link;
+pub mod offer;
 pub mod outcome;
 pub mod pool;
 pub mod question;
+pub mod relayed;
 pub mod server;
 pub mod stdio;
 pub mod subscription;

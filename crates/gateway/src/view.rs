@@ -27,6 +27,12 @@ pub struct Context {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What came beside the name and the arguments of a call that a server behind this one runs, as it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Raw>,
+    /// The session that the call came from, for servers behind this one that keep a process for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Who is shown the task's progress, for as long as it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Wanted>,

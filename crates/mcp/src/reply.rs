@@ -168,6 +168,21 @@ pub struct Relays {
     pub completions: bool,
 }
 
+impl Relays {
+    /// What is in either.
+    #[must_use]
+    pub fn and(self, other: Relays) -> Relays {
+        Relays {
+            prompts: self.prompts || other.prompts,
+            prompts_change: self.prompts_change || other.prompts_change,
+            resources: self.resources || other.resources,
+            resources_change: self.resources_change || other.resources_change,
+            subscribe: self.subscribe || other.subscribe,
+            completions: self.completions || other.completions,
+        }
+    }
+}
+
 /// How a reply may be cached (B-51).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {

@@ -365,6 +365,7 @@ pub(crate) fn kind_word(kind: RecordKind) -> &'static str {
         RecordKind::Session => "session",
         RecordKind::Join => "join",
         RecordKind::Patience => "patience",
+        RecordKind::Definitions => "definitions",
     }
 }
 

@@ -326,6 +326,8 @@ pub enum RecordKind {
     Join,
     /// How long an owner's clients have waited before they gave up.
     Patience,
+    /// What a server behind this one defined when it was last seen.
+    Definitions,
 }
 
 /// Names one record.

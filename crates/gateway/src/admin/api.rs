@@ -88,6 +88,61 @@ pub struct Task {
     pub questions: Vec<Question>,
 }
 
+/// The servers behind this one, in the order of the configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Servers {
+    /// The servers.
+    pub servers: Vec<Server>,
+}
+
+/// One server behind this one, as the person reads it who configured it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Server {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The state.
+    pub state: ServerState,
+    /// What is started, or the address: text of the configuration.
+    pub reached_by: String,
+    /// What it calls itself, and its version; text from outside. Absent until it was reached once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_itself: Option<String>,
+    /// The version of MCP that it speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// How many tools of it are offered.
+    pub tools: u32,
+    /// Its tools that are not offered, each with why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+    /// How many processes of it run, or sessions with it are open.
+    pub processes: u32,
+    /// The most at once.
+    pub processes_max: u32,
+    /// For how long it has been in this state, in milliseconds.
+    pub for_ms: u64,
+    /// Why it is degraded, for the person who runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The end of what it wrote on its standard error when it failed; text from outside.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+}
+
+/// The state of a server in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerState {
+    /// Not reached yet.
+    Starting,
+    /// Reached; calls are passed on.
+    Ready,
+    /// Not reached lately; it is tried again and again.
+    Degraded,
+    /// Not started, as the configuration says.
+    Disabled,
+}
+
 /// The state of a task in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

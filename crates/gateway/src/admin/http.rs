@@ -42,6 +42,8 @@ pub fn router(backend: Arc<dyn Backend>, links: Option<Links>) -> Router {
         .route("/admin/v1/run", post(run))
         .route("/admin/v1/page", post(page))
         .route("/admin/v1/tools", get(tools))
+        .route("/admin/v1/servers", get(servers))
+        .route("/admin/v1/servers/{name}/restart", post(restart_server))
         .route("/admin/v1/health", get(health))
         .fallback(|| async { Error::new(404, -32601, "no_such_route", "no such route", Who::Caller) })
         .layer(DefaultBodyLimit::max(BODY_MAX))
@@ -158,6 +160,21 @@ async fn tools(
     Extension(peer): Extension<Peer>,
 ) -> Result<Json<api::Tools>, Error> {
     Ok(Json(shared.backend.tools(peer).await?))
+}
+
+async fn servers(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Result<Json<api::Servers>, Error> {
+    Ok(Json(shared.backend.servers(peer).await?))
+}
+
+async fn restart_server(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+) -> Result<Json<api::Server>, Error> {
+    Ok(Json(shared.backend.restart_server(peer, name).await?))
 }
 
 async fn health(

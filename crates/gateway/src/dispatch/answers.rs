@@ -122,6 +122,7 @@ impl Dispatch {
         let by_rule = self
             .inner
             .catalog
+            .now()
             .entry(&row.tool)
             .is_some_and(|entry| entry.asks_again);
         let asks_again = given.is_none() && by_rule;

@@ -155,14 +155,33 @@ impl Backend for Dispatch {
     fn tools(&self, peer: Peer) -> Reply<'_, api::Tools> {
         Box::pin(async move {
             self.permit(Action::List, &caller(peer), None)?;
-            let tools = self
-                .inner
-                .catalog
-                .entries()
-                .iter()
-                .map(|entry| tool(entry))
-                .collect();
+            let offered = self.inner.catalog.now();
+            let tools = offered.entries().iter().map(|entry| tool(entry)).collect();
             Ok(api::Tools { tools })
+        })
+    }
+
+    fn servers(&self, peer: Peer) -> Reply<'_, api::Servers> {
+        Box::pin(async move {
+            self.permit(Action::List, &caller(peer), None)?;
+            Ok(api::Servers {
+                servers: self.inner.fleet.status(),
+            })
+        })
+    }
+
+    fn restart_server(&self, peer: Peer, name: String) -> Reply<'_, api::Server> {
+        Box::pin(async move {
+            self.permit(Action::Operate, &caller(peer), None)?;
+            self.inner.fleet.restart(&name).await.ok_or_else(|| {
+                Error::new(
+                    404,
+                    -32602,
+                    "not_found",
+                    format!("no server is named `{name}`"),
+                    Who::Caller,
+                )
+            })
         })
     }
 

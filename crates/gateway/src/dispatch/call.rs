@@ -45,6 +45,8 @@ pub(super) struct Checked {
     pub(super) entry: Arc<Entry>,
     pub(super) arguments: Raw,
     pub(super) digest: [u8; 32],
+    /// The session that the call came from.
+    session: Option<String>,
     /// Who is shown the progress of the task that it may become.
     progress: Option<Wanted>,
 }
@@ -106,6 +108,9 @@ impl Dispatch {
                 session: place.session.key().to_owned(),
                 token: token.0,
             });
+        if let Some(place) = session {
+            checked.session = Some(place.session.key().to_owned());
+        }
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let kept: &[Response] = match &call.request_state {
             None => &call.responses,
@@ -212,7 +217,7 @@ impl Dispatch {
     /// All that is looked at before the store is: the tool, what the client declared, the arguments.
     fn checked(&self, client: &Client, call: &CallTool) -> Result<Checked, Box<Reply>> {
         let error = |error: RpcError| Box::new(Reply::Error(error));
-        let entry = self.inner.catalog.entry(&call.name).cloned();
+        let entry = self.inner.catalog.now().entry(&call.name).cloned();
         let entry = entry.ok_or_else(|| error(RpcError::unknown_tool(&call.name)))?;
         declared(&entry, client).map_err(error)?;
         let arguments = call.arguments.clone().unwrap_or_else(|| empty_object().clone());
@@ -229,6 +234,7 @@ impl Dispatch {
             entry,
             arguments,
             digest,
+            session: client.session.clone(),
             progress: None,
         })
     }
@@ -363,10 +369,13 @@ impl Dispatch {
     /// The row of a call, but for what only the transaction knows: its name and its times.
     fn opening(&self, caller: &Caller, client: &Client, call: &CallTool, checked: &Checked) -> Opening {
         let inner = &self.inner;
+        let entry = &checked.entry;
         let context = Context {
             metadata: call.metadata.clone(),
             answers: client.answers.into(),
             traceparent: client.traceparent.clone(),
+            rest: (entry.is_relayed && !call.rest.0.is_empty()).then(|| call.rest.to_raw()),
+            session: checked.session.clone(),
             progress: checked.progress.clone(),
         };
         let key = call.idempotency_key.as_deref();

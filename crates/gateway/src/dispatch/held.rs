@@ -521,7 +521,7 @@ pub(super) fn plain_reply(outcome: &Outcome) -> Reply {
 }
 
 /// A JSON-RPC error as the tool gave it.
-fn errored(body: &[u8]) -> Option<RpcError> {
+pub(super) fn errored(body: &[u8]) -> Option<RpcError> {
     let given: Obj = serde_json::from_slice(body).ok()?;
     let is_error = given.get::<i64>("code").is_some() && given.get::<String>("message").is_some();
     is_error.then(|| RpcError::passed_on(given))

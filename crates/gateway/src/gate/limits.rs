@@ -12,8 +12,13 @@ pub(super) fn check(view: &View<'_>) -> Result<(), Refusal> {
                 open_max: view.open_max,
             })
         }
-        Action::Call | Action::Get | Action::Update | Action::Cancel | Action::List | Action::Listen => {
-            Ok(())
-        }
+        Action::Call
+        | Action::Get
+        | Action::Update
+        | Action::Cancel
+        | Action::List
+        | Action::Listen
+        | Action::Relay
+        | Action::Operate => Ok(()),
     }
 }

@@ -14,7 +14,13 @@ use super::{
     Carriage, Session,
     feed::{Feed, Seen},
 };
-use crate::{dispatch::Dispatch, gate::Action, identity::Caller, quota::Place};
+use crate::{
+    changes::{Changes, Wanted},
+    dispatch::Dispatch,
+    gate::Action,
+    identity::Caller,
+    quota::Place,
+};
 
 /// One shared stream.
 pub(crate) struct Shared {
@@ -23,6 +29,7 @@ pub(crate) struct Shared {
     caller: Caller,
     carriage: Carriage,
     watcher: Watcher,
+    changes: Changes,
     feeds: BTreeMap<TaskId, Told>,
     /// The tasks to be looked at, each once.
     due: VecDeque<TaskId>,
@@ -60,6 +67,7 @@ impl Shared {
         place: Option<Place>,
     ) -> Shared {
         let watcher = dispatch.watcher();
+        let changes = Changes::of(dispatch.catalog(), Wanted::ALL);
         let leaves = Leaves {
             dispatch: dispatch.clone(),
             key: session.key().to_owned(),
@@ -71,6 +79,7 @@ impl Shared {
             caller,
             carriage: session.shared_stream(),
             watcher,
+            changes,
             feeds: BTreeMap::new(),
             due: VecDeque::new(),
             ready: VecDeque::new(),
@@ -98,6 +107,7 @@ impl Shared {
                 continue;
             }
             tokio::select! {
+                push = self.changes.next() => return Some(push),
                 changes = self.watcher.next() => self.due.extend(changes.iter().map(|(task, _)| *task)),
                 () = self.carriage.changed() => self.due.extend(self.feeds.keys().copied()),
             }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use longhaul_engine::process::Unstartable;
 use longhaul_mcp::{
     client::{
@@ -19,6 +20,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 
 use super::{
     connection::{Connection, Greeted, LIMITS, Notices},
+    credentials::Unreadable,
     http::{self, Remote, Unusable},
     link::{Heard, Inlet, Lost, Outlet, Over, Why},
     stdio::{self, Host, Program},
@@ -36,6 +38,28 @@ pub enum Place {
     Program(Program, Arc<Host>),
     /// A URL.
     Remote(Remote),
+    /// What is looked up each time, since it may be different then: a token that was renewed.
+    LookedUp(LookUp),
+}
+
+impl Place {
+    /// It is no program of ours.
+    pub fn is_remote(&self) -> bool {
+        match self {
+            Place::Program(..) => false,
+            Place::Remote(_) => true,
+            Place::LookedUp(look_up) => look_up.is_remote,
+        }
+    }
+}
+
+/// Finds out how a server is reached.
+#[derive(Clone)]
+pub struct LookUp {
+    /// What is found is a URL.
+    pub is_remote: bool,
+    /// Finds it: a program or a URL.
+    pub find: Arc<dyn Fn() -> BoxFuture<'static, Result<Place, Unreadable>> + Send + Sync>,
 }
 
 /// What is said to every server, and how long its answers are waited for.
@@ -72,6 +96,9 @@ pub enum Unopened {
     /// Its program cannot be started.
     #[error(transparent)]
     Unstartable(#[from] Unstartable),
+    /// A value of its settings that stands elsewhere cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     /// Its settings cannot be used.
     #[error(transparent)]
     Unusable(#[from] Unusable),
@@ -100,7 +127,10 @@ impl Unopened {
         match self {
             Unopened::Lost { lost } => &lost.stderr,
             Unopened::Failed { stderr, .. } => stderr,
-            Unopened::Unstartable(_) | Unopened::Unusable(_) | Unopened::Unreachable(_) => "",
+            Unopened::Unstartable(_)
+            | Unopened::Unreadable(_)
+            | Unopened::Unusable(_)
+            | Unopened::Unreachable(_) => "",
         }
     }
 }
@@ -149,7 +179,11 @@ pub async fn open(
 }
 
 async fn start(place: &Place) -> Result<(Outlet, Inlet), Unopened> {
-    Ok(match place {
+    let found = match place {
+        Place::LookedUp(look_up) => &(look_up.find)().await?,
+        Place::Program(..) | Place::Remote(_) => place,
+    };
+    Ok(match found {
         Place::Program(program, host) => {
             let (outlet, inlet) = stdio::open(program, host).await?;
             (Outlet::Stdio(outlet), Inlet::Stdio(Box::new(inlet)))
@@ -158,6 +192,8 @@ async fn start(place: &Place) -> Result<(Outlet, Inlet), Unopened> {
             let (outlet, inlet) = http::open(remote)?;
             (Outlet::Http(outlet), Inlet::Http(inlet))
         }
+        // Where it leads is no further look-up.
+        Place::LookedUp(_) => return Err(Unopened::Unreachable(Over::Unsent("it leads nowhere".to_owned()))),
     })
 }
 

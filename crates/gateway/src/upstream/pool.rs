@@ -418,9 +418,7 @@ impl Pool {
 
     fn stop_idle(self: &Arc<Self>) {
         // One that belongs to nobody alone costs little behind a URL, and changes are heard on it.
-        let is_kept = |key: &Key| {
-            matches!(self.plan.place, Place::Remote(_)) && matches!(key, Key::Spare | Key::Shared)
-        };
+        let is_kept = |key: &Key| self.plan.place.is_remote() && matches!(key, Key::Spare | Key::Shared);
         let mut slots = self.slots();
         let idle: Vec<Key> = slots
             .live

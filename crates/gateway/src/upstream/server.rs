@@ -82,6 +82,18 @@ pub struct Caller {
     pub principal: String,
 }
 
+impl Caller {
+    /// One of this owner, by a digest of it; of this session, if the client has one. A client may name its run as
+    /// another owner's client does, so the owner is part of the session's name here.
+    pub fn of(owner: &[u8], session: Option<String>) -> Caller {
+        let principal: String = owner.iter().map(|byte| format!("{byte:02x}")).collect();
+        Caller {
+            session: session.map(|session| format!("{principal}/{session}")),
+            principal,
+        }
+    }
+}
+
 /// How a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -137,7 +149,7 @@ impl Server {
     pub fn open(spec: Spec) -> Server {
         let (told, tells) = mpsc::channel(TOLD_MAX);
         let (orders, ordered) = mpsc::channel(1);
-        let is_remote = matches!(spec.place, Place::Remote(_));
+        let is_remote = spec.place.is_remote();
         let choice = match (&spec.known, spec.choice) {
             (Some(known), Choice::Find { .. }) => Choice::Find {
                 first: known.spoken.era.kind(),

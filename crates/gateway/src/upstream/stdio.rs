@@ -52,6 +52,10 @@ pub struct Program {
     pub cwd: PathBuf,
     /// The whole environment. It may hold secrets.
     pub env: Vec<(OsString, OsString)>,
+    /// The most memory of it and all that it starts, in bytes.
+    pub memory_max: Option<u64>,
+    /// How much it gives way to others when the processors are busy, 0 to 19.
+    pub nice: u8,
 }
 
 /// Starts the program and returns both ends.
@@ -83,8 +87,8 @@ fn spec(program: &Program, host: &Host) -> Result<Spec, Unstartable> {
         input: Input::Open,
         timeout: None,
         idle_timeout: None,
-        memory_max: None,
-        nice: 0,
+        memory_max: program.memory_max,
+        nice: program.nice,
         grace: host.grace,
         limits: Limits {
             output_max: 0,

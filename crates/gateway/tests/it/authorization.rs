@@ -148,7 +148,7 @@ fn only_the_owner_passes_the_gate() {
             draining: false,
         };
         let names_no_task = match action {
-            Action::Call | Action::List => true,
+            Action::Call | Action::List | Action::Relay | Action::Operate => true,
             Action::Get | Action::Update | Action::Cancel | Action::Listen => false,
         };
         assert!(gate::judge(&view(Some(&owner))).is_ok());

@@ -13,6 +13,7 @@ use longhaul_core::{
 };
 use longhaul_engine::{
     Engine, Options, clock,
+    process::Shim,
     tool::{Call, Context, Finish, Running, Settled, Tool as Work},
 };
 use longhaul_gateway::{
@@ -21,6 +22,10 @@ use longhaul_gateway::{
     http::{self, Allowed, Limits},
     outbound::{self, Note},
     sealed_id::Keys,
+    upstream::{
+        fleet::{self, Fleet},
+        stdio::Host,
+    },
 };
 use longhaul_mcp::{
     ToolRule,
@@ -45,8 +50,11 @@ pub(crate) fn choose_fault() {
 /// One gateway.
 pub(crate) struct World {
     pub dispatch: Dispatch,
+    /// The servers behind it.
+    pub fleet: Fleet,
     router: Router,
     open: watch::Sender<bool>,
+    _spool: Option<tempfile::TempDir>,
 }
 
 /// What a client declares, besides its version.
@@ -121,8 +129,53 @@ impl World {
         );
         World {
             dispatch,
+            fleet: Fleet::default(),
             router,
             open,
+            _spool: None,
+        }
+    }
+
+    /// A gateway in front of the servers of this configuration.
+    pub(crate) async fn behind(config: &str, settings: Settings) -> World {
+        choose_fault();
+        let loaded = crate::config::read(&[("/longhaul.toml", config)], &[]).expect("a configuration");
+        let servers = loaded.config.servers_in_order().into_iter();
+        let servers = servers.map(|server| (server.name.clone(), server.prefix));
+        let catalog = Arc::new(Catalog::new(Vec::new()).with_servers(servers));
+        let engine = Engine::new(
+            Arc::new(Memory::new(Arc::new(clock::now))),
+            options(),
+            Arc::clone(&catalog) as _,
+        );
+        engine.start().await.expect("memory starts");
+        let spool = tempfile::tempdir().expect("a directory");
+        let (fleet, _changed) = Fleet::open(&fleet::Setup {
+            config: &loaded.config,
+            host: Host {
+                shim: Shim {
+                    program: env!("CARGO_BIN_EXE_gateway-rig").into(),
+                    args: Vec::new(),
+                },
+                runner: "runner".to_owned(),
+                spool: spool.path().to_owned(),
+                grace: Duration::from_millis(300),
+            },
+            env: std::env::vars_os().collect(),
+            known: &|_| None,
+            catalog: Arc::clone(&catalog),
+        });
+        let keys = Keys::derive(1, &[7; 32]);
+        let dispatch = Dispatch::before(engine, Arc::clone(&catalog), fleet.clone(), keys, settings);
+        let address: SocketAddr = ADDRESS.parse().expect("an address");
+        let allowed = Allowed::new(address, &[], &[]);
+        let router = http::router(dispatch.clone(), catalog, Limits::default(), allowed);
+        World {
+            dispatch,
+            fleet,
+            router,
+            open: watch::Sender::new(false),
+            _spool: Some(spool),
         }
     }
 
@@ -418,6 +471,7 @@ pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         asks_again: false,
         needs: Answers::default(),
         holding: Holding::default(),
+        is_relayed: false,
         arguments: Arc::new(Named),
         work: Arc::new(Scripted(work)),
     }

@@ -39,6 +39,8 @@ fn fixture(options: &[&str]) -> Program {
             ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
             ("PYTHONDONTWRITEBYTECODE".into(), "1".into()),
         ],
+        memory_max: None,
+        nice: 0,
     }
 }
 

@@ -1,0 +1,301 @@
+//! What servers behind this one answer besides calls of tools: resources, prompts and completions.
+//!
+//! Nothing of it is stored: a request is passed on to the server that it is about, in the caller's own process of it,
+//! and its reply is passed back as it was written. A list is that of all servers, in the order of the configuration;
+//! a server that does not answer in time is listed as it was last seen.
+
+use std::{collections::BTreeSet, future::pending, time::Duration};
+
+use futures_util::future::join_all;
+use longhaul_core::Span;
+use longhaul_mcp::{
+    Reply, RpcError, clean,
+    client::{
+        list::{Item, Items, Of},
+        result::Came,
+    },
+    frame::{Obj, Raw},
+    request::{Client, Filter, Relay, RelayMethod, Subject},
+    rpc_error::INVALID_PARAMS,
+};
+
+use super::{Conversation, Dispatch, held::errored};
+use crate::{
+    catalog::BETWEEN,
+    changes::Wanted,
+    config::{Prefix, written},
+    gate::{self, Action, View},
+    identity,
+    sealed_id::owner_digest,
+    upstream::{Definitions, Outcome, Request, Server, fleet::Member, server},
+};
+
+/// How long a list waits for one server before that one is listed as it was last seen.
+const LIST_TIME: Duration = Duration::from_secs(10);
+/// The code for a resource that is not there, up to 2025-11-25.
+const NOT_FOUND: i64 = -32002;
+
+impl Dispatch {
+    /// The lists whose changes a listener is told of, of those that it asked for.
+    pub(crate) fn tells_of(&self, filter: &Filter) -> Wanted {
+        let relays = self.inner.catalog.now().relays();
+        Wanted {
+            tools: filter.tools_list_changed && self.inner.fleet.is_any(),
+            prompts: filter.prompts_list_changed && relays.prompts_change,
+            resources: filter.resources_list_changed && relays.resources_change,
+        }
+    }
+
+    pub(super) async fn relay(
+        &self,
+        owner: &identity::Caller,
+        session: Option<&Conversation>,
+        client: &Client,
+        relay: Relay,
+    ) -> Result<Reply, RpcError> {
+        let view = View::of_task(Action::Relay, &owner.owner, None);
+        gate::judge(&view).map_err(gate::Refusal::reply)?;
+        let caller = caller(owner, session, client);
+        let result = match &relay.subject {
+            Subject::List { cursor } => {
+                let of = listed_by(relay.method)
+                    .filter(|_| cursor.as_ref().is_none_or(String::is_empty))
+                    .ok_or_else(|| RpcError::invalid_params("Unknown cursor: this list has one page"))?;
+                self.list(&caller, of).await
+            }
+            Subject::Resource { uri } => self.about_resource(&caller, &relay, uri).await?,
+            Subject::Prompt { name } => self.about_prompt(&caller, &relay, name).await?,
+        };
+        Ok(Reply::Relayed {
+            result,
+            cache: relay.method.is_cacheable().then(|| self.cache()),
+        })
+    }
+
+    /// The lists of all servers as one.
+    async fn list(&self, caller: &server::Caller, of: Of) -> Raw {
+        let asked = self.inner.fleet.members().iter().filter_map(|member| {
+            let server = member.server.as_ref()?;
+            let definitions = server.definitions()?;
+            answers(&definitions, of.method()).then_some(async move {
+                let live = tokio::time::timeout(LIST_TIME, pages(server, caller, of)).await;
+                let items = live.ok().flatten();
+                (member, items.unwrap_or_else(|| known(&definitions, of).to_vec()))
+            })
+        });
+        let shared = self.shared_prompts();
+        let mut all = Vec::new();
+        for (member, items) in join_all(asked).await {
+            for Item { key, mut raw } in items {
+                if of == Of::Prompts {
+                    let name = listed_name(member, &key, &shared);
+                    if name != key {
+                        raw.set(of.key(), &name);
+                    }
+                }
+                all.push(raw);
+            }
+        }
+        of.page(&all, None)
+    }
+
+    /// The names that prompts of several servers have.
+    fn shared_prompts(&self) -> BTreeSet<String> {
+        let mut seen = BTreeSet::new();
+        let mut shared = BTreeSet::new();
+        for definitions in self.inner.fleet.servers().filter_map(Server::definitions) {
+            for prompt in &definitions.prompts {
+                if !seen.insert(prompt.key.clone()) {
+                    shared.insert(prompt.key.clone());
+                }
+            }
+        }
+        shared
+    }
+
+    /// A request about a resource, or a completion of a template's argument: to the server that lists it, then to the
+    /// one whose template fits, then to each that has resources, until one knows it.
+    async fn about_resource(
+        &self,
+        caller: &server::Caller,
+        relay: &Relay,
+        uri: &str,
+    ) -> Result<Raw, RpcError> {
+        let ranked = self.inner.fleet.servers().filter_map(|server| {
+            let definitions = server.definitions()?;
+            answers(&definitions, relay.method).then(|| (rank(&definitions, uri), server))
+        });
+        let mut ranked: Vec<(u8, &Server)> = ranked.collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let mut unknown = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
+        for (_, server) in ranked {
+            match self.ask(server, caller, relay, relay.params.as_ref()).await {
+                Err(error) if matches!(error.code, NOT_FOUND | INVALID_PARAMS) => unknown = error,
+                answered => return answered,
+            }
+        }
+        Err(unknown)
+    }
+
+    /// A request about a prompt, under the name that it has at its server.
+    async fn about_prompt(
+        &self,
+        caller: &server::Caller,
+        relay: &Relay,
+        name: &str,
+    ) -> Result<Raw, RpcError> {
+        let shared = self.shared_prompts();
+        let found = self.inner.fleet.members().iter().find_map(|member| {
+            let server = member.server.as_ref()?;
+            let definitions = server.definitions()?;
+            let mut bare = definitions.prompts.iter().map(|prompt| &prompt.key);
+            let bare = bare.find(|bare| listed_name(member, bare, &shared) == name)?;
+            Some((server, bare.clone()))
+        });
+        let Some((server, bare)) = found else {
+            return Err(RpcError::invalid_params(format!(
+                "Unknown prompt: {}",
+                clean(name, 200)
+            )));
+        };
+        let mut params = relay.params.clone().unwrap_or_default();
+        if bare != name {
+            if relay.method == RelayMethod::Complete {
+                params.edit("ref", |prompt| prompt.set("name", &bare));
+            } else {
+                params.set("name", &bare);
+            }
+        }
+        self.ask(server, caller, relay, Some(&params)).await
+    }
+
+    async fn ask(
+        &self,
+        server: &Server,
+        caller: &server::Caller,
+        relay: &Relay,
+        params: Option<&Obj>,
+    ) -> Result<Raw, RpcError> {
+        let config = self.inner.fleet.config(server.name());
+        let timeout = config.map_or(Span::seconds(60), |config| config.request_timeout);
+        let request = Request {
+            method: relay.method.as_str(),
+            params,
+            log_level: relay.log_level,
+            timeout: Some(Duration::from_millis(timeout.0)),
+            ..Request::default()
+        };
+        let failed = |reason: &'static str, what: &str| {
+            RpcError::internal(reason, format!("The server `{}`: {what}", server.name()))
+        };
+        match server.call(caller, request, None, pending()).await {
+            Outcome::Came(Came::Complete(result)) => Ok(result),
+            Outcome::Errored(error) => Err(errored(error.text().as_bytes())
+                .unwrap_or_else(|| failed("upstream_malformed", "its error is none"))),
+            Outcome::Unusable(bad) => Err(bad.error()),
+            Outcome::Came(Came::InputRequired { .. } | Came::Task { .. }) => Err(failed(
+                "upstream_asked",
+                "it asks its caller something, and this version passes no questions on",
+            )),
+            Outcome::Unsent(unsent) => Err(failed("upstream_unavailable", &unsent.to_string())),
+            Outcome::Failed(lost) => Err(failed("upstream_lost", &lost.to_string())),
+            Outcome::TimedOut => Err(failed(
+                "upstream_silent",
+                &format!("it did not answer within {}", written(timeout)),
+            )),
+            Outcome::Stopped { .. } => Err(failed("upstream_lost", "it was given up")),
+        }
+    }
+}
+
+/// Whose process of a server serves this caller.
+fn caller(owner: &identity::Caller, session: Option<&Conversation>, client: &Client) -> server::Caller {
+    let session = session.map(|place| place.session.key().to_owned());
+    server::Caller::of(
+        &owner_digest(&owner.owner),
+        session.or_else(|| client.session.clone()),
+    )
+}
+
+/// Every page of one server's list; `None` when one could not be had.
+async fn pages(server: &Server, caller: &server::Caller, of: Of) -> Option<Vec<Item>> {
+    let mut items = Items::new(of);
+    let mut cursor: Option<String> = None;
+    loop {
+        let params = cursor.map(|cursor| {
+            let mut params = Obj::default();
+            params.set("cursor", &cursor);
+            params
+        });
+        let request = Request {
+            method: of.method().as_str(),
+            params: params.as_ref(),
+            timeout: Some(LIST_TIME),
+            ..Request::default()
+        };
+        let Outcome::Came(Came::Complete(page)) = server.call(caller, request, None, pending()).await else {
+            return None;
+        };
+        cursor = items.add(&page).ok()?;
+        if cursor.is_none() {
+            return Some(items.items);
+        }
+    }
+}
+
+/// How likely a server is to know a resource: 0 where it lists it, 1 where a template fits, 2 elsewhere.
+fn rank(definitions: &Definitions, uri: &str) -> u8 {
+    let mut listed = definitions.resources.iter().chain(&definitions.templates);
+    let fits = |template: &Item| {
+        let fixed = template.key.split('{').next().unwrap_or_default();
+        !fixed.is_empty() && uri.starts_with(fixed)
+    };
+    if listed.any(|item| item.key == uri) {
+        0
+    } else if definitions.templates.iter().any(fits) {
+        1
+    } else {
+        2
+    }
+}
+
+/// Whether a server answers such a request.
+fn answers(definitions: &Definitions, method: RelayMethod) -> bool {
+    let offers = definitions.spoken.offers();
+    match method {
+        RelayMethod::ListResources | RelayMethod::ListTemplates | RelayMethod::ReadResource => {
+            offers.resources
+        }
+        RelayMethod::Subscribe | RelayMethod::Unsubscribe => offers.subscribe,
+        RelayMethod::ListPrompts | RelayMethod::GetPrompt => offers.prompts,
+        RelayMethod::Complete => offers.completions,
+    }
+}
+
+/// What a method lists, if it does.
+fn listed_by(method: RelayMethod) -> Option<Of> {
+    [Of::Prompts, Of::Resources, Of::Templates]
+        .into_iter()
+        .find(|of| of.method() == method)
+}
+
+/// A list as it was last seen.
+fn known(definitions: &Definitions, of: Of) -> &[Item] {
+    match of {
+        Of::Prompts => &definitions.prompts,
+        Of::Resources => &definitions.resources,
+        Of::Templates => &definitions.templates,
+    }
+}
+
+fn listed_name(member: &Member, bare: &str, shared: &BTreeSet<String>) -> String {
+    let begins = match member.config.prefix {
+        Prefix::Always => true,
+        Prefix::Never => false,
+        Prefix::Auto => shared.contains(bare),
+    };
+    match begins {
+        true => format!("{}{BETWEEN}{bare}", member.config.name),
+        false => bare.to_owned(),
+    }
+}

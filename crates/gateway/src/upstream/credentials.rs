@@ -1,0 +1,159 @@
+//! What stands elsewhere than in the configuration: `env:NAME`, `file:PATH` and `cmd:PROGRAM ARGUMENTS`.
+//!
+//! Looked up each time that a server is started or reached, so a token that was renewed is found. What was found is
+//! handed on and not kept, and an error never holds it.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::Read as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use longhaul_engine::process::{self, Exit, Input, Limits, Lines, Reason, Spec};
+
+use super::stdio::Host;
+
+/// The longest value that is read from elsewhere, in bytes.
+const VALUE_MAX: u64 = 64 << 10;
+/// How long a program may take to print a value.
+const PROGRAM_TIME: Duration = Duration::from_secs(30);
+
+/// Where values are looked up.
+pub struct Elsewhere<'a> {
+    /// The server's own environment.
+    pub env: &'a [(OsString, OsString)],
+    /// The folder at which relative paths start. Absolute.
+    pub folder: &'a Path,
+    /// What runs programs.
+    pub host: &'a Host,
+}
+
+/// Why a value cannot be read. The message names where, and never what.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// The variable is not there.
+    #[error("the variable `{0}` is not set")]
+    Unset(String),
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        cause: std::io::Error,
+    },
+    /// The program cannot be started.
+    #[error("cannot start `{program}`: {cause}")]
+    Unstartable {
+        /// The program.
+        program: String,
+        /// Why.
+        cause: process::Unstartable,
+    },
+    /// The program ended without a value.
+    #[error("`{program}` {how}")]
+    Failed {
+        /// The program.
+        program: String,
+        /// How it ended.
+        how: String,
+    },
+    /// It is larger than [`VALUE_MAX`], empty, or holds what no value may.
+    #[error("what `{0}` holds is no value: one line of text, of at most 64 KiB")]
+    NoValue(String),
+}
+
+impl Elsewhere<'_> {
+    /// The value itself, or what it refers to.
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    pub async fn value(&self, written: &str) -> Result<String, Unreadable> {
+        if let Some(name) = written.strip_prefix("env:") {
+            return self.variable(name);
+        }
+        if let Some(path) = written.strip_prefix("file:") {
+            return self.file(path);
+        }
+        match written.strip_prefix("cmd:") {
+            Some(command) => self.printed(command).await,
+            None => Ok(written.to_owned()),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<String, Unreadable> {
+        let found = self.env.iter().find(|(own, _)| own == name);
+        let (_, value) = found.ok_or_else(|| Unreadable::Unset(name.to_owned()))?;
+        one_line(value.as_encoded_bytes(), name)
+    }
+
+    fn file(&self, path: &str) -> Result<String, Unreadable> {
+        let path = self.folder.join(path);
+        let mut bytes = Vec::new();
+        std::fs::File::open(&path)
+            .and_then(|file| file.take(VALUE_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|cause| Unreadable::File {
+                path: path.clone(),
+                cause,
+            })?;
+        one_line(&bytes, &path.display().to_string())
+    }
+
+    async fn printed(&self, command: &str) -> Result<String, Unreadable> {
+        let argv: Vec<OsString> = command.split_whitespace().map(OsString::from).collect();
+        let program = command.split_whitespace().next().unwrap_or_default().to_owned();
+        let unstartable = |cause| Unreadable::Unstartable {
+            program: program.clone(),
+            cause,
+        };
+        let path = self.env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map_or(OsStr::new(""), |(_, path)| path);
+        let spec = Spec {
+            program: process::resolve(OsStr::new(&program), path, self.folder).map_err(unstartable)?,
+            argv,
+            cwd: self.folder.to_owned(),
+            env: self.env.to_vec(),
+            input: Input::Nothing,
+            timeout: Some(PROGRAM_TIME),
+            idle_timeout: None,
+            memory_max: None,
+            nice: 0,
+            grace: self.host.grace,
+            limits: Limits {
+                output_max: usize::try_from(VALUE_MAX).unwrap_or(usize::MAX) + 1,
+                spill_max: 0,
+                ..Limits::default()
+            },
+            lines: Lines::Neither,
+            mark: "credential".to_owned(),
+            runner: self.host.runner.clone(),
+            attempt: 1,
+            idempotency_key: None,
+            spool: self.host.spool.clone(),
+            shim: self.host.shim.clone(),
+        };
+        let (facts, _orders) = process::start(spec).await.map_err(unstartable)?;
+        let failed = |how: &str| Unreadable::Failed {
+            program: program.clone(),
+            how: how.to_owned(),
+        };
+        let ended = facts.ended().await.ok_or_else(|| failed("was lost"))?;
+        match (ended.reason, ended.exit) {
+            (Reason::Exited, Some(Exit::Code(0))) => one_line(&ended.output.bytes, &program),
+            (Reason::Exited, Some(Exit::Code(code))) => Err(failed(&format!("exited with code {code}"))),
+            (Reason::TimedOut, _) => Err(failed("printed nothing for 30 s")),
+            (Reason::Exited | Reason::Idle | Reason::Stopped | Reason::OutOfMemory | Reason::ShimLost, _) => {
+                Err(failed("was ended"))
+            }
+        }
+    }
+}
+
+/// The value without the line feed at its end.
+fn one_line(bytes: &[u8], place: &str) -> Result<String, Unreadable> {
+    let bad = || Unreadable::NoValue(place.to_owned());
+    let text = std::str::from_utf8(bytes).map_err(|_| bad())?.trim_end();
+    let fits = !text.is_empty() && text.len() as u64 <= VALUE_MAX && !text.contains(|c: char| c.is_control());
+    fits.then(|| text.to_owned()).ok_or_else(bad)
+}

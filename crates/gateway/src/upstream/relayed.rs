@@ -1,0 +1,213 @@
+//! A tool of a server behind this one, as the worker runs it: one call there is one attempt here.
+//!
+//! `offer` puts it into the catalog. The call is sent once: whether a call whose reply was lost is made again is the
+//! task's rule (`on_crash`), and never decided here.
+
+use std::{sync::Arc, time::Duration};
+
+use longhaul_core::{Body, Span};
+use longhaul_engine::tool::{Call, Context, Finish, Running, Tool};
+use longhaul_mcp::{
+    RpcError,
+    client::result::Came,
+    frame::{Obj, Raw},
+    header::Mirror,
+    request::LogLevel,
+    rpc_error::Data,
+};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{
+    link::Why,
+    outcome::{Event, Failed, Outcome, Request},
+    server::{Caller, Server},
+};
+use crate::{
+    config::written,
+    outbound::{Log, Note},
+    sealed_id::owner_digest,
+    view,
+};
+
+/// How many reports of one call wait to be passed on; of more, some are dropped.
+const EVENTS_MAX: usize = 64;
+
+/// One tool of a server.
+#[derive(Clone)]
+pub struct Relayed {
+    /// The server.
+    pub server: Server,
+    /// The tool's name there.
+    pub name: String,
+    /// The arguments that headers mirror there.
+    pub mirrors: Arc<[Mirror]>,
+    /// How long one call may take.
+    pub timeout: Option<Span>,
+    /// The most calls at once.
+    pub concurrency: usize,
+    /// The largest result that is kept, in bytes (`limits.result_max`).
+    pub result_max: u64,
+}
+
+impl Tool for Relayed {
+    fn run(&self, call: Call, context: Context) -> Running {
+        let tool = self.clone();
+        Box::pin(async move { tool.attempt(&call, context).await })
+    }
+
+    fn concurrency_max(&self) -> usize {
+        self.concurrency
+    }
+}
+
+impl Relayed {
+    async fn attempt(&self, call: &Call, context: Context) -> Finish {
+        let stored = view::Context::decode(&call.context);
+        let params = self.params(call, stored.rest);
+        let caller = Caller::of(&owner_digest(&call.owner), stored.session);
+        let request = Request {
+            method: "tools/call",
+            params: Some(&params),
+            mirrors: &self.mirrors,
+            capabilities: None,
+            // What the client wants of it is sorted out where the client is.
+            log_level: Some(LogLevel::Debug),
+            timeout: self.timeout.map(|timeout| Duration::from_millis(timeout.0)),
+        };
+        let (events, mut told) = mpsc::channel(EVENTS_MAX);
+        let outcome = self.server.call(&caller, request, Some(events), context.stop());
+        tokio::pin!(outcome);
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = told.recv() => pass_on(&context, event),
+                outcome = &mut outcome => {
+                    while let Ok(event) = told.try_recv() {
+                        pass_on(&context, event);
+                    }
+                    return self.finish(outcome);
+                }
+            }
+        }
+    }
+
+    /// The parameters as the client wrote them, under the name that the tool has there.
+    fn params(&self, call: &Call, rest: Option<Raw>) -> Obj {
+        let mut params = Obj::default();
+        params.set("name", &self.name);
+        if let Some(arguments) = call.args.bytes().and_then(|bytes| Raw::parse_bytes(bytes).ok()) {
+            params.set("arguments", &arguments);
+        }
+        let rest = rest.and_then(|rest| rest.read::<Obj>().ok()).unwrap_or_default();
+        for (name, value) in rest.0 {
+            params.0.push((name, value));
+        }
+        params
+    }
+
+    fn finish(&self, outcome: Outcome) -> Finish {
+        match outcome {
+            Outcome::Came(Came::Complete(result)) => self.returned(&result),
+            Outcome::Came(Came::InputRequired { .. }) => self.refused(
+                "upstream_asked",
+                "asks its caller something, and this version passes no questions on",
+            ),
+            Outcome::Came(Came::Task { .. }) => self.refused(
+                "upstream_unasked_task",
+                "made a task of the call, which it was not asked for",
+            ),
+            Outcome::Errored(error) => Finish::Errored {
+                body: Body::new(error.text().as_bytes()),
+            },
+            Outcome::Unusable(bad) => errored(&bad.error()),
+            Outcome::Unsent(unsent) => {
+                self.refused("upstream_unavailable", &format!("was not called: {unsent}"))
+            }
+            // What was done is not known, unless the server is gone for certain.
+            Outcome::Failed(Failed::Lost(lost)) => Finish::Lost {
+                confirmed: lost.confirmed && lost.why != Why::Closed,
+            },
+            Outcome::Failed(Failed::Over(_)) => Finish::Lost { confirmed: false },
+            Outcome::Failed(failed @ (Failed::Status(_) | Failed::Unreadable(_) | Failed::TooLong)) => {
+                self.refused("upstream_malformed", &failed.to_string())
+            }
+            Outcome::TimedOut => {
+                let limit = self.timeout.map(written).unwrap_or_default();
+                let text = format!(
+                    "`{}` did not end within {limit} (`timeout`); the server `{}` was told to stop.",
+                    self.name,
+                    self.server.name()
+                );
+                let result = json!({ "content": [{ "type": "text", "text": text }], "isError": true });
+                Finish::Returned {
+                    body: Body::new(result.to_string().as_bytes()),
+                    is_error: true,
+                }
+            }
+            Outcome::Stopped { confirmed } => Finish::Stopped { confirmed },
+        }
+    }
+
+    fn returned(&self, result: &Raw) -> Finish {
+        let bytes = result.text().as_bytes();
+        if bytes.len() as u64 > self.result_max {
+            return self.refused(
+                "result_too_large",
+                &format!(
+                    "returned {} bytes, and {} is the most (`limits.result_max`)",
+                    bytes.len(),
+                    self.result_max
+                ),
+            );
+        }
+        let is_error = result
+            .read::<Obj>()
+            .is_ok_and(|result| result.get("isError") == Some(true));
+        Finish::Returned {
+            body: Body::new(bytes),
+            is_error,
+        }
+    }
+
+    fn refused(&self, reason: &'static str, what: &str) -> Finish {
+        let (server, tool) = (self.server.name(), &self.name);
+        errored(&RpcError::internal(
+            reason,
+            format!("`{tool}` of the server `{server}` {what}"),
+        ))
+    }
+}
+
+fn pass_on(context: &Context, event: Event) {
+    match event {
+        Event::Progress(progress) => {
+            let note = Note::new(
+                Some(progress.progress),
+                progress.total,
+                progress.message.as_deref(),
+            );
+            context.note(note.encode());
+        }
+        // This version passes no questions on; dropped, it is refused.
+        Event::Ask(question) => drop(question),
+        Event::Log { level, logger, data } => {
+            context.tell(Log { level, logger, data }.cleaned().encode());
+        }
+    }
+}
+
+fn errored(error: &RpcError) -> Finish {
+    let mut object = Obj::default();
+    object.set("code", &error.code);
+    object.set("message", &*error.message);
+    match &error.data {
+        Data::None => {}
+        Data::Refusal(refusal) => object.set("data", refusal),
+        Data::Raw(data) => object.set("data", data),
+        Data::Whole(error) => object.clone_from(error),
+    }
+    Finish::Errored {
+        body: Body::new(object.to_raw().text().as_bytes()),
+    }
+}

@@ -1,0 +1,298 @@
+//! A plain server behind the gateway, as clients of every generation meet it: its tools listed whole, its slow calls
+//! adopted as tasks, its prompts and resources passed on.
+
+use std::time::Duration;
+
+use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use serde_json::{Value, json};
+
+use crate::{
+    session_client::SessionClient,
+    support::{Client, World},
+};
+
+/// One server that is the fixture, of one generation.
+fn fixture(era: &str, more: &str) -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
+    format!(
+        "[servers.fixture]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
+         env.PYTHONDONTWRITEBYTECODE = \"1\"\n{more}"
+    )
+}
+
+async fn world(era: &str, more: &str) -> World {
+    let world = World::behind(&fixture(era, more), Settings::default()).await;
+    for server in world.fleet.servers() {
+        let mut state = server.watch_state();
+        let ready = state.wait_for(|state| *state == State::Ready);
+        tokio::time::timeout(Duration::from_secs(30), ready)
+            .await
+            .expect("in time")
+            .expect("the server lives");
+    }
+    world
+}
+
+fn said(result: &Value) -> &str {
+    result["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no text: {result}"))
+}
+
+const ARGUMENTS: &str = r#"{"a":12345678901234567890,"text":"\u00e9","z":1.0}"#;
+
+#[tokio::test]
+async fn a_call_and_its_result_pass_whole_between_every_two_generations() {
+    for era in ["2025", "2026"] {
+        let world = world(era, "").await;
+        let arguments: Value = serde_json::from_str(ARGUMENTS).expect("JSON");
+        let plain = world
+            .call(&Client::without_tasks(), "echo", arguments.clone())
+            .await;
+        assert_eq!(said(plain.result()), ARGUMENTS);
+        assert_eq!(plain.result()["resultType"], "complete");
+        let session = SessionClient::open(&world).await;
+        let params = json!({ "name": "raw", "arguments": { "result":
+            r#"{"content":[{"type":"text","text":"x","vendor":1.0}],"vendor":{"b":1,"a":[2.50]}}"# } });
+        let reply = session.request("tools/call", params).await;
+        let result = &reply["result"];
+        assert_eq!(result["content"][0]["vendor"].to_string(), "1.0", "{reply}");
+        assert_eq!(result["vendor"].to_string(), r#"{"a":[2.5],"b":1}"#);
+        assert!(result.get("resultType").is_none(), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn tools_are_listed_as_their_server_defines_them() {
+    let world = world("2025", "").await;
+    let session = SessionClient::open(&world).await;
+    let listed = session.request("tools/list", json!({})).await;
+    let tools = listed["result"]["tools"].as_array().expect("tools");
+    let echo = tools.iter().find(|tool| tool["name"] == "echo").expect("echo");
+    assert_eq!(echo["vendor"]["kept"].to_string(), "1.0");
+    // D-12
+    assert_eq!(echo["execution"]["taskSupport"], "optional");
+    let listed = world.rpc(&Client::with_tasks(), "tools/list", json!({})).await;
+    let tools = listed.result()["tools"].as_array().expect("tools");
+    let echo = tools.iter().find(|tool| tool["name"] == "echo").expect("echo");
+    assert!(echo.get("execution").is_none());
+    assert_eq!(echo["vendor"]["kept"].to_string(), "1.0");
+}
+
+#[tokio::test]
+async fn a_slow_call_becomes_a_task_and_its_result_is_kept() {
+    for era in ["2025", "2026"] {
+        let world = world(era, "promote_after = \"0s\"\n").await;
+        let created = world
+            .call(&Client::with_tasks(), "late", json!({ "seconds": 0.2 }))
+            .await;
+        assert_eq!(created.result()["resultType"], "task", "{}", created.body);
+        let id = created.result()["taskId"].as_str().expect("an id");
+        let task = world.until(id, "completed").await;
+        assert_eq!(said(&task["result"]), "late");
+        let session = SessionClient::open(&world).await;
+        let result = session.request("tasks/result", json!({ "taskId": id })).await;
+        assert_eq!(said(&result["result"]), "late");
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_the_server_behind() {
+    let world = world("2025", "promote_after = \"0s\"\nisolation = \"shared\"\n").await;
+    let created = world.call(&Client::with_tasks(), "hang", json!({})).await;
+    let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+    seen(&world, |seen| seen["count"] == 1).await;
+    let cancelled = world
+        .rpc(&Client::with_tasks(), "tasks/cancel", json!({ "taskId": id }))
+        .await;
+    assert_eq!(cancelled.status, 200);
+    let is_told = |seen: &Value| {
+        seen["cancelled"]
+            .as_array()
+            .is_some_and(|cancelled| cancelled.len() == 1)
+    };
+    seen(&world, is_told).await;
+}
+
+/// Asks the server what it has seen until that is as wanted.
+async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
+    let seen = async {
+        loop {
+            let seen = world.call(&Client::without_tasks(), "seen", json!({})).await;
+            let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+            if wanted(&seen) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), seen)
+        .await
+        .expect("in time");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_a_call_is_never_called_again_for_it() {
+    let world = world("2025", "promote_after = \"0s\"\n").await;
+    let created = world.call(&Client::with_tasks(), "die", json!({})).await;
+    let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+    let task = world.until(&id, "failed").await;
+    assert_eq!(task["error"]["data"]["reason"], "interrupted", "{task}");
+    // Another call is served by a new process.
+    let echoed = world
+        .call(&Client::without_tasks(), "echo", json!({ "a": 1 }))
+        .await;
+    assert_eq!(said(echoed.result()), r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn each_session_has_a_process_of_its_own() {
+    let world = world("2025", "").await;
+    let (ada, bob) = (
+        SessionClient::open(&world).await,
+        SessionClient::open(&world).await,
+    );
+    let pid = |session| async move {
+        let reply =
+            SessionClient::request(session, "tools/call", json!({ "name": "pid", "arguments": {} })).await;
+        said(&reply["result"]).to_owned()
+    };
+    let (first, second) = (pid(&ada).await, pid(&bob).await);
+    assert_ne!(first, second);
+    assert_eq!(first, pid(&ada).await);
+    let of_run = |run: &'static str| {
+        let world = &world;
+        async move {
+            let params = json!({ "name": "pid", "arguments": {}, "_meta": { "dev.longhaul/session": run } });
+            let reply = world.rpc(&Client::without_tasks(), "tools/call", params).await;
+            said(reply.result()).to_owned()
+        }
+    };
+    let (run, other) = (of_run("a").await, of_run("b").await);
+    assert!(run != other && run != first && other != second);
+    assert_eq!(run, of_run("a").await);
+}
+
+#[tokio::test]
+async fn progress_of_the_server_is_the_task_s() {
+    let world = world("2026", "promote_after = \"0s\"\n").await;
+    let created = world
+        .call(&Client::with_tasks(), "progress", json!({ "steps": 3 }))
+        .await;
+    let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+    let task = world.until(&id, "completed").await;
+    assert_eq!(task["_meta"]["dev.longhaul/progress"]["progress"], 3, "{task}");
+    assert_eq!(task["_meta"]["dev.longhaul/progress"]["message"], "step 3");
+}
+
+#[tokio::test]
+async fn an_error_of_the_server_is_the_call_s() {
+    let world = world("2025", "").await;
+    let refused = world.call(&Client::without_tasks(), "refuse", json!({})).await;
+    assert_eq!(refused.code(), -32050);
+    assert_eq!(refused.body["error"]["data"]["why"].to_string(), "1.0");
+    let failed = world.call(&Client::without_tasks(), "fail", json!({})).await;
+    assert_eq!(failed.result()["isError"], true);
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_asked_for_is_refused() {
+    let world = world("2025", "").await;
+    let reply = world
+        .call(&Client::without_tasks(), "unasked_task", json!({}))
+        .await;
+    assert_eq!(
+        reply.body["error"]["data"]["reason"], "upstream_unasked_task",
+        "{}",
+        reply.body
+    );
+}
+
+#[tokio::test]
+async fn prompts_and_resources_pass_on() {
+    for era in ["2025", "2026"] {
+        let world = world(era, "").await;
+        let session = SessionClient::open(&world).await;
+        assert!(session.initialized["capabilities"]["resources"].is_object());
+        assert!(session.initialized["capabilities"]["prompts"].is_object());
+        let prompts = session.request("prompts/list", json!({})).await;
+        assert_eq!(
+            prompts["result"]["prompts"][0]["vendor"].to_string(),
+            "1.0",
+            "{prompts}"
+        );
+        let read = session
+            .request("resources/read", json!({ "uri": "fixture://one" }))
+            .await;
+        assert_eq!(read["result"]["contents"][0]["text"], "one", "{read}");
+        let listed = world
+            .rpc(&Client::without_tasks(), "resources/list", json!({}))
+            .await;
+        assert_eq!(listed.result()["resources"][0]["uri"], "fixture://one");
+        assert_eq!(listed.result()["resultType"], "complete");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_list_is_told_to_clients_of_both_generations() {
+    let world = world("2025", "isolation = \"shared\"\n").await;
+    let session = SessionClient::open(&world).await;
+    let mut stream = session.listen(None).await;
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let mut frames = world
+        .stream(&Client::without_tasks(), "subscriptions/listen", filter)
+        .await;
+    let acknowledged = frames.next().await.expect("an acknowledgement");
+    assert_eq!(
+        acknowledged["params"]["notifications"]["toolsListChanged"], true,
+        "{acknowledged}"
+    );
+    world
+        .call(&Client::without_tasks(), "change", json!({}))
+        .await
+        .result();
+    let changed = frames.next().await.expect("a change");
+    assert_eq!(changed["method"], "notifications/tools/list_changed");
+    let changed = loop {
+        let event = stream.next().await.expect("a change").data;
+        if event["method"].is_string() {
+            break event;
+        }
+    };
+    assert_eq!(changed["method"], "notifications/tools/list_changed");
+    let late = world.call(&Client::without_tasks(), "late_tool", json!({})).await;
+    assert_eq!(
+        late.code(),
+        -32602,
+        "the server knows no such method: {}",
+        late.body
+    );
+}
+
+#[tokio::test]
+async fn one_bad_server_disturbs_no_other() {
+    let bad = "[servers.bad]\ncommand = [\"no-such-program-anywhere\"]\n";
+    let world = World::behind(&format!("{}{bad}", fixture("2025", "")), Settings::default()).await;
+    let echoed = async {
+        loop {
+            let reply = world.call(&Client::without_tasks(), "echo", json!({})).await;
+            if reply.body.get("result").is_some() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), echoed)
+        .await
+        .expect("in time");
+    let bad = world.fleet.server("bad").expect("it is configured");
+    let mut state = bad.watch_state();
+    let state = tokio::time::timeout(
+        Duration::from_secs(20),
+        state.wait_for(|state| matches!(state, State::Degraded { .. })),
+    );
+    let state = state.await.expect("in time").expect("it lives").clone();
+    let State::Degraded { why, .. } = state else {
+        panic!("{state:?}");
+    };
+    assert!(why.contains("no-such-program-anywhere"), "{why}");
+}

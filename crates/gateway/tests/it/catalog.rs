@@ -1,0 +1,96 @@
+//! What is listed when commands and several servers offer tools, under which names, and what a task's tool is called
+//! by later.
+
+use longhaul_engine::tool::Tools as _;
+use longhaul_gateway::{
+    catalog::{Beside, Catalog, Entry},
+    config::Prefix,
+};
+use longhaul_mcp::reply::TaskSupport;
+
+use crate::support::{entry, script, text};
+
+fn tool(name: &str) -> Entry {
+    entry(name, TaskSupport::Optional, script(|_, _| async { text("done") }))
+}
+
+fn listed(catalog: &Catalog) -> Vec<String> {
+    let offered = catalog.now();
+    offered
+        .entries()
+        .iter()
+        .map(|entry| entry.listing.name.clone())
+        .collect()
+}
+
+fn two(first: Prefix, second: Prefix) -> Catalog {
+    Catalog::new(vec![tool("build")]).with_servers([("git".to_owned(), first), ("hub".to_owned(), second)])
+}
+
+#[test]
+fn names_begin_with_their_server_only_where_two_are_the_same() {
+    let catalog = two(Prefix::Auto, Prefix::Auto);
+    catalog.offer("hub", vec![tool("log"), tool("open")], Beside::default());
+    assert_eq!(listed(&catalog), ["build", "log", "open"]);
+    catalog.offer("git", vec![tool("log"), tool("build")], Beside::default());
+    assert_eq!(
+        listed(&catalog),
+        ["build", "git__log", "git__build", "hub__log", "open"]
+    );
+    catalog.offer("git", Vec::new(), Beside::default());
+    assert_eq!(listed(&catalog), ["build", "log", "open"]);
+}
+
+#[test]
+fn a_server_s_names_begin_with_it_always_or_never_where_it_says_so() {
+    let catalog = two(Prefix::Always, Prefix::Never);
+    catalog.offer("git", vec![tool("log")], Beside::default());
+    catalog.offer("hub", vec![tool("log"), tool("build")], Beside::default());
+    assert_eq!(listed(&catalog), ["build", "git__log", "log"]);
+}
+
+#[test]
+fn no_server_takes_the_name_of_our_own_helper() {
+    let catalog = two(Prefix::Auto, Prefix::Never);
+    catalog.offer("git", vec![tool("longhaul_wait")], Beside::default());
+    catalog.offer("hub", vec![tool("longhaul_wait")], Beside::default());
+    assert_eq!(listed(&catalog), ["build", "git__longhaul_wait"]);
+}
+
+#[test]
+fn a_task_finds_its_tool_under_the_name_that_it_had_at_another_time() {
+    let catalog = two(Prefix::Auto, Prefix::Auto);
+    catalog.offer("git", vec![tool("log")], Beside::default());
+    assert!(catalog.find("log").is_some() && catalog.find("git__log").is_some());
+    assert!(catalog.now().entry("git__log").is_none(), "it is not listed so");
+    catalog.offer("hub", vec![tool("log")], Beside::default());
+    assert!(catalog.find("git__log").is_some() && catalog.find("hub__log").is_some());
+    assert!(catalog.find("log").is_none(), "it could be either");
+    let names = catalog.names();
+    assert!(names.contains(&"build".to_owned()) && names.contains(&"git__log".to_owned()));
+}
+
+#[tokio::test]
+async fn a_change_is_told() {
+    let catalog = two(Prefix::Auto, Prefix::Auto);
+    let mut changes = catalog.changes();
+    assert!(!changes.has_changed().expect("it is there"));
+    catalog.offer("git", vec![tool("log")], Beside::default());
+    changes.changed().await.expect("it is there");
+    assert_eq!(changes.borrow_and_update().entries().len(), 2);
+    let before = catalog.now().versions();
+    catalog.offer("git", vec![tool("log")], Beside::default());
+    assert_eq!(catalog.now().versions(), before, "the same tools are no change");
+    let prompts = Beside {
+        prompts: [1; 32],
+        ..Beside::default()
+    };
+    catalog.offer("git", vec![tool("log")], prompts);
+    let after = catalog.now().versions();
+    assert!(
+        after.prompts != before.prompts && after.tools == before.tools && after.resources == before.resources
+    );
+    changes.borrow_and_update();
+    catalog.offer("unknown", vec![tool("log")], Beside::default());
+    assert!(!changes.has_changed().expect("it is there"));
+}
