@@ -74,6 +74,29 @@ impl Client {
         self.get("/admin/v1/tools").await
     }
 
+    /// The servers behind it.
+    pub(crate) async fn servers(&self) -> Result<api::Servers, Failure> {
+        self.get("/admin/v1/servers").await
+    }
+
+    /// Starts one of them anew.
+    pub(crate) async fn restart_server(&self, name: &str) -> Result<api::Server, Failure> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(Failure::new(
+                Exit::NotFound,
+                "not_found",
+                format!("no server is named `{name}`"),
+            )
+            .fix("longhaul servers"));
+        }
+        self.post(
+            &format!("/admin/v1/servers/{name}/restart"),
+            &serde_json::json!({}),
+        )
+        .await
+    }
+
     /// The server's state.
     pub(crate) async fn health(&self) -> Result<api::Health, Failure> {
         self.get("/admin/v1/health").await

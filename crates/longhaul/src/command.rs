@@ -10,6 +10,7 @@ pub(crate) mod logs;
 pub(crate) mod page;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod servers;
 pub(crate) mod speak;
 pub(crate) mod stdio;
 pub(crate) mod tasks;

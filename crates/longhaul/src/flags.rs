@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Top,
     /// Show the server's log
     Logs(Logs),
+    /// Show the servers behind this one
+    Servers(Servers),
     /// Print a link to the local page that works once
     Page(Page),
     /// Serve tools to MCP clients, and run their tasks
@@ -193,6 +195,31 @@ pub(crate) struct Logs {
     /// How many lines
     #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub lines: u32,
+}
+
+/// `servers`
+#[derive(Args, Debug)]
+pub(crate) struct Servers {
+    /// Without it, `list`
+    #[command(subcommand)]
+    pub command: Option<ServersCommand>,
+}
+
+/// What is done with servers.
+#[derive(Subcommand, Debug)]
+pub(crate) enum ServersCommand {
+    /// All of them, and how they are
+    List,
+    /// One of them, and why it is not well
+    Show {
+        /// Its name in the configuration
+        name: String,
+    },
+    /// End its processes and start it anew; its calls that run are lost
+    Restart {
+        /// Its name in the configuration
+        name: String,
+    },
 }
 
 /// `page`

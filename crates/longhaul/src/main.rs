@@ -71,6 +71,7 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Cancel(flags) => commanding(command::cancel::cancel(common, &flags)),
         Command::Top => commanding(command::top::top(common)),
         Command::Logs(flags) => commanding(command::logs::logs(common, &flags)),
+        Command::Servers(flags) => commanding(command::servers::servers(common, &flags)),
         Command::Page(flags) => commanding(command::page::page(common, &flags)),
         Command::Doctor => commanding(command::doctor::doctor(common)),
         Command::Demo => commanding(command::demo::demo(common)),

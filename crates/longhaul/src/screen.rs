@@ -5,7 +5,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use longhaul_gateway::admin::api::{Progress, State, Stop, Task};
+use longhaul_gateway::admin::api::{Progress, Server, ServerState, State, Stop, Task};
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -153,6 +153,36 @@ pub(crate) fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
         row[5] = now(task, room);
     }
     table(HEADING, &rows, columns)
+}
+
+/// The table of servers.
+pub(crate) fn servers(servers: &[Server], columns: usize) -> Vec<String> {
+    const HEADING: [&str; 6] = ["NAME", "STATE", "FOR", "TOOLS", "PROCESSES", "NOW"];
+    let rows: Vec<[String; 6]> = servers
+        .iter()
+        .map(|server| {
+            let reached = server.calls_itself.as_deref().unwrap_or(&server.reached_by);
+            [
+                line(&server.name),
+                server_state(server.state).to_owned(),
+                age(server.for_ms),
+                server.tools.to_string(),
+                format!("{}/{}", server.processes, server.processes_max),
+                line(server.why.as_deref().unwrap_or(reached)),
+            ]
+        })
+        .collect();
+    table(HEADING, &rows, columns)
+}
+
+/// The state of a server.
+pub(crate) const fn server_state(state: ServerState) -> &'static str {
+    match state {
+        ServerState::Starting => "starting",
+        ServerState::Ready => "ready",
+        ServerState::Degraded => "degraded",
+        ServerState::Disabled => "disabled",
+    }
 }
 
 /// What a task is doing, or how it ended, in one line. A question is cut so that what answers it is still seen.

@@ -24,9 +24,14 @@ use longhaul_gateway::{
     catalog::Catalog,
     command::{self, Host},
     config::{Config, Loaded},
+    dispatch,
     local::socket::{self, Claim},
     server::{self, Control, End, Listen, Server, Setup},
     stdio,
+    upstream::{
+        self,
+        fleet::{self, Fleet},
+    },
 };
 use longhaul_store::Runner;
 use nix::sys::resource::{Resource, setrlimit};
@@ -134,7 +139,8 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         pid: identity.pid.unsigned_abs(),
         pid_start: identity.started,
     };
-    let catalog = Arc::new(catalog(&config, &state, &runner)?);
+    let host = Arc::new(host(&config, &state, &runner)?);
+    let catalog = Arc::new(catalog(&config, &host)?);
     let references = keys.clone();
     let spools = state.dir.join(SPOOLS);
     let spool = spools.join(runner.id.to_string());
@@ -152,6 +158,19 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         .await
         .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
 
+    let known = dispatch::known(engine.store())
+        .await
+        .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
+    let (fleet, changed) = Fleet::open(&fleet::Setup {
+        config: &config,
+        host: stdio_host(&config, &host),
+        env: host.env.clone(),
+        known: &|name| known.get(name).cloned(),
+        catalog: Arc::clone(&catalog),
+    });
+    if !required(&fleet).await? {
+        return Ok(Exit::Done);
+    }
     let (socket, starting) = match flags.replace {
         true => replace(&path).await?,
         false => (early, None),
@@ -164,6 +183,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     let setup = Setup {
         engine: engine.clone(),
         catalog: Arc::clone(&catalog),
+        servers: (fleet.clone(), changed),
         keys,
         config: &config,
         socket,
@@ -176,7 +196,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     };
     let server = Server::bind(setup).await.map_err(unbound)?;
     drop(starting);
-    announce(&server, &state, &catalog, &flags, as_json);
+    announce(&server, &state, &config, &catalog, &flags, as_json);
     let life = Life {
         drain: Duration::from_millis(config.server.drain.0),
         // What is in memory only ends with the process.
@@ -185,6 +205,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         stdio: flags.stdio,
     };
     let ended = run(engine, server, life).await;
+    fleet.close().await;
     if ended.is_ok() {
         // One that still holds a record is of work that could not be ended.
         let _kept = fs::remove_dir(spool);
@@ -438,13 +459,14 @@ fn begin_log(dir: &Path, background: bool) -> Result<tracing_appender::non_block
     Ok(guard)
 }
 
-fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, Failure> {
+/// What runs programs.
+fn host(config: &Config, state: &State, runner: &Runner) -> Result<Host, Failure> {
     let spools = state.dir.join(SPOOLS);
     directory(&spools)?;
     let spool = spools.join(runner.id.to_string());
     directory(&spool)?;
     let own = std::env::current_exe().map_err(|error| fault("find this program's file", &error))?;
-    let host = Arc::new(Host {
+    Ok(Host {
         shim: Shim {
             program: own,
             args: vec![OsString::from("__shim")],
@@ -455,16 +477,43 @@ fn catalog(config: &Config, state: &State, runner: &Runner) -> Result<Catalog, F
         limits: config.limits.clone(),
         grace: config.tasks.grace,
         questions_max: config.tasks.questions_max,
-    });
+    })
+}
+
+/// What runs the programs of servers.
+fn stdio_host(config: &Config, host: &Host) -> upstream::stdio::Host {
+    upstream::stdio::Host {
+        shim: host.shim.clone(),
+        runner: host.runner.clone(),
+        spool: host.spool.clone(),
+        grace: Duration::from_millis(config.tasks.grace.0),
+    }
+}
+
+/// Waits for the servers without which this one is not ready. False when it was told to stop meanwhile.
+async fn required(fleet: &Fleet) -> Result<bool, Failure> {
+    let mut told = Told::listen()?;
+    tokio::select! {
+        () = fleet.required() => Ok(true),
+        () = told.stop() => {
+            fleet.close().await;
+            Ok(false)
+        }
+    }
+}
+
+fn catalog(config: &Config, host: &Arc<Host>) -> Result<Catalog, Failure> {
     let entries: Result<Vec<_>, Failure> = config
         .in_order()
         .into_iter()
         .map(|tool| {
-            command::entry(tool, &config.tasks, &host)
+            command::entry(tool, &config.tasks, host)
                 .map_err(|why| Failure::usage(format!("cannot offer the tool `{}`: {why}", line(&tool.name))))
         })
         .collect();
-    Ok(Catalog::new(entries?))
+    let servers = config.servers_in_order().into_iter();
+    let servers = servers.map(|server| (server.name.clone(), server.prefix));
+    Ok(Catalog::new(entries?).with_servers(servers))
 }
 
 /// Ends what a dead runner's tasks left behind, and says of which nothing is left; called on a thread that may
@@ -501,8 +550,15 @@ fn sweep(spools: &Path, dead: &Runner, tasks: &[TaskId]) -> BTreeSet<TaskId> {
 
 /// Says where the server is: to a person, or as one line of JSON to a program. The link is a secret, so it goes
 /// to a terminal and to nothing else.
-fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as_json: bool) {
-    let tools = catalog.entries().len();
+fn announce(
+    server: &Server,
+    state: &State,
+    config: &Config,
+    catalog: &Catalog,
+    flags: &Serve,
+    as_json: bool,
+) {
+    let tools = catalog.now().entries().len();
     let Some(address) = server.address() else {
         return tracing::info!(tools, version = env!("CARGO_PKG_VERSION"), "ready");
     };
@@ -520,6 +576,14 @@ fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as
         env!("CARGO_PKG_VERSION"),
         if tools == 1 { "tool" } else { "tools" }
     ));
+    let behind: Vec<&str> = config
+        .servers_in_order()
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
+    if !behind.is_empty() {
+        tell(format!("  servers {}", behind.join(", ")));
+    }
     tell(format!("  mcp     http://{address}/mcp"));
     if let Some(links) = server.links() {
         let peer = Peer {
@@ -532,7 +596,7 @@ fn announce(server: &Server, state: &State, catalog: &Catalog, flags: &Serve, as
         ));
     }
     tell(format!("  state   {}", state.dir.display()));
-    if tools == 0 {
+    if tools == 0 && behind.is_empty() {
         tell("  no tools yet: longhaul config init");
     }
     tell("  ctrl-c ends it; a second ctrl-c at once");

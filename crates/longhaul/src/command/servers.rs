@@ -1,0 +1,99 @@
+//! `longhaul servers`: the servers behind this one, how they are, and what to do about one that is not well.
+
+use longhaul_gateway::admin::api::{Server, ServerState};
+
+use crate::{
+    background,
+    exit::{Exit, Failure, Outcome},
+    flags::{Common, Servers, ServersCommand},
+    screen::{self, age, block, line, say, say_json},
+};
+
+/// Runs the command.
+pub(crate) async fn servers(common: &Common, flags: &Servers) -> Outcome {
+    match &flags.command {
+        None | Some(ServersCommand::List) => list(common).await,
+        Some(ServersCommand::Show { name }) => show(common, name).await,
+        Some(ServersCommand::Restart { name }) => restart(common, name).await,
+    }
+}
+
+async fn list(common: &Common) -> Outcome {
+    let listed = background::client(common)?.servers().await?;
+    if common.json {
+        say_json(&listed)?;
+        return Ok(Exit::Done);
+    }
+    if listed.servers.is_empty() {
+        say("no servers behind this one; [servers.NAME] in longhaul.toml declares some");
+        return Ok(Exit::Done);
+    }
+    for text in screen::servers(&listed.servers, screen::width()) {
+        say(text);
+    }
+    Ok(Exit::Done)
+}
+
+async fn show(common: &Common, name: &str) -> Outcome {
+    let listed = background::client(common)?.servers().await?;
+    let found = listed.servers.into_iter().find(|server| server.name == name);
+    let server = found.ok_or_else(|| {
+        Failure::new(
+            Exit::NotFound,
+            "not_found",
+            format!("no server is named `{}`", line(name)),
+        )
+        .fix("longhaul servers")
+    })?;
+    print(common, &server)
+}
+
+async fn restart(common: &Common, name: &str) -> Outcome {
+    let server = background::client(common)?.restart_server(name).await?;
+    print(common, &server)?;
+    Ok(match server.state {
+        ServerState::Ready => Exit::Done,
+        ServerState::Starting | ServerState::Degraded | ServerState::Disabled => Exit::Fault,
+    })
+}
+
+fn print(common: &Common, server: &Server) -> Outcome {
+    match common.json {
+        true => say_json(server)?,
+        false => describe(server),
+    }
+    Ok(Exit::Done)
+}
+
+fn describe(server: &Server) {
+    let row = |label: &str, text: String| {
+        if !text.is_empty() {
+            say(format!("{label:<11} {text}"));
+        }
+    };
+    row("server", line(&server.name));
+    row("state", screen::server_state(server.state).to_owned());
+    row("for", age(server.for_ms));
+    row("reached by", line(&server.reached_by));
+    row(
+        "calls itself",
+        server.calls_itself.as_deref().map(line).unwrap_or_default(),
+    );
+    row("speaks", server.protocol.as_deref().map(line).unwrap_or_default());
+    row("tools", server.tools.to_string());
+    for left_out in &server.left_out {
+        row("left out", line(left_out));
+    }
+    row(
+        "processes",
+        format!("{} of at most {}", server.processes, server.processes_max),
+    );
+    row("why", server.why.as_deref().map(line).unwrap_or_default());
+    if !server.stderr.is_empty() {
+        say("its standard error ends with:");
+        say(block(&server.stderr));
+    }
+    if server.state == ServerState::Degraded {
+        row("next", format!("longhaul servers restart {}", line(&server.name)));
+    }
+}
