@@ -6,7 +6,7 @@
 use std::{env, time::Instant};
 
 use crate::{
-    Outcome, clients, conformance, docs, fuzz, layers, no_arguments, program::Program, rules, weight,
+    Outcome, clients, conformance, docs, fuzz, layers, no_arguments, program::Program, rules, servers, weight,
 };
 
 /// One step: its name and what it does.
@@ -27,6 +27,7 @@ const STEPS: &[Step] = &[
     ("fuzz", fuzz::in_ci),
     ("conformance", || conformance::run(&[])),
     ("clients", clients::without_pages),
+    ("servers", || servers::run(&[])),
 ];
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {

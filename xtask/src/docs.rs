@@ -170,18 +170,22 @@ fn settings() -> Result<String, String> {
     let mut page = String::from(
         "# Settings\n\nGenerated from the declarations in `longhaul-gateway`; do not edit.\n\
          The same text is in the JSON Schema that `longhaul config schema` prints, for editors.\n\n\
-         A setting outside `[tools.NAME]` can be overridden by the environment: `LONGHAUL_SECTION__KEY`.\n",
+         A setting outside of tools and servers can be overridden by the environment: `LONGHAUL_SECTION__KEY`.\n",
     );
     for (name, section) in members(&schema["properties"]) {
         let (title, table) = match name {
-            "tools" => (
-                "[tools.NAME]".to_owned(),
+            "tools" | "servers" => (
+                format!("[{name}.NAME]"),
                 &section["additionalProperties"]["properties"],
             ),
             _ => (format!("[{name}]"), &section["properties"]),
         };
         if table.is_object() {
             section_of(&mut page, &title, table);
+        }
+        let single = &table["tools"]["additionalProperties"]["properties"];
+        if name == "servers" && single.is_object() {
+            section_of(&mut page, "[servers.NAME.tools.TOOL]", single);
         }
     }
     Ok(page)

@@ -114,7 +114,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "",
         "over HTTP a request is answered on its own stream alone",
     ),
-    ("a-lost-call-is-sent-again", "", "a call is sent to its server once"),
+    (
+        "a-lost-call-is-sent-again",
+        "",
+        "a call is sent to its server once",
+    ),
 ];
 
 /// The transitions whose guards must have a fault. T21 has no guard of its own, T13 to T17 are told apart by the

@@ -25,6 +25,7 @@ mod packages;
 mod program;
 mod rules;
 mod server;
+mod servers;
 mod soak;
 mod weight;
 mod workspace;
@@ -41,6 +42,7 @@ cargo xtask COMMAND
   weight                    crates in the tree and size of the binary, against a budget
   conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
   clients [CLIENT..]        every real client against the built binary, step by step
+  servers                   MCP servers of others behind the binary, used by two clients at once
   attacks [--peers] [--write] [ROW..]
                             hostile clients against the listener, and an honest one beside them
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         "weight" => weight::run(rest),
         "conformance" => conformance::run(rest),
         "clients" => clients::run(rest),
+        "servers" => servers::run(rest),
         "soak" => soak::run(rest),
         "bench" => bench::run(rest),
         "attacks" => attacks::run(rest),
