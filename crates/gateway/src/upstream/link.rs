@@ -1,6 +1,6 @@
 //! What stands between a connection and its server's bytes: frames out, frames in, and how it ended.
 //!
-//! The two links, [`stdio`](super::stdio) and HTTP, speak in these words. Nothing here reads a frame further than
+//! The two links, [`stdio`] and [`http`], speak in these words. Nothing here reads a frame further than
 //! the id of a reply that cannot be read.
 
 use std::{fmt, time::Duration};

@@ -318,32 +318,35 @@ async fn a_death_ends_every_request_that_waits() {
 
 #[tokio::test]
 async fn a_cancelled_request_is_told_by_the_means_of_its_generation() {
-    for (name, peer) in Peer::all().await {
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let hang = peer.call_until("hang", json!({}), None, async { drop(stopped.await) });
-        let began = Instant::now();
-        let watch = async {
-            match &peer.site {
-                Some(site) => site.until_seen("it hangs", |seen| seen["count"] == 1).await,
-                None => while !peer.text("seen", json!({})).await.contains(r#""count": 1"#) {},
+    let peers = Peer::all().await;
+    futures_util::future::join_all(peers.iter().map(|(name, peer)| cancel(name, peer))).await;
+}
+
+async fn cancel(name: &str, peer: &Peer) {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let hang = peer.call_until("hang", json!({}), None, async { drop(stopped.await) });
+    let began = Instant::now();
+    let watch = async {
+        match &peer.site {
+            Some(site) => site.until_seen("it hangs", |seen| seen["count"] == 1).await,
+            None => while !peer.text("seen", json!({})).await.contains(r#""count": 1"#) {},
+        }
+        drop(stop);
+        match &peer.site {
+            Some(site) => {
+                site.until_seen("it was told", |seen| seen["cancelled"] != json!([]))
+                    .await;
             }
-            drop(stop);
-            match &peer.site {
-                Some(site) => {
-                    site.until_seen("it was told", |seen| seen["cancelled"] != json!([]))
-                        .await;
-                }
-                None => while peer.text("seen", json!({})).await.contains(r#""cancelled": []"#) {},
-            }
-        };
-        let (outcome, ()) = tokio::join!(hang, watch);
-        assert!(
-            matches!(outcome, Outcome::Stopped { confirmed: false }),
-            "{name}: {outcome:?}"
-        );
-        assert!(began.elapsed() < CANCEL_WAIT + PATIENCE / 2, "{name}");
-        assert_eq!(peer.connection.pending(), 0, "{name}");
-    }
+            None => while peer.text("seen", json!({})).await.contains(r#""cancelled": []"#) {},
+        }
+    };
+    let (outcome, ()) = tokio::join!(hang, watch);
+    assert!(
+        matches!(outcome, Outcome::Stopped { confirmed: false }),
+        "{name}: {outcome:?}"
+    );
+    assert!(began.elapsed() < CANCEL_WAIT + PATIENCE / 2, "{name}");
+    assert_eq!(peer.connection.pending(), 0, "{name}");
 }
 
 #[tokio::test]
