@@ -137,11 +137,9 @@ impl Fleet {
             state.mark_unchanged();
             server.restart().await;
             let settled = async {
-                // The first change may be the end of what was before.
-                while state.changed().await.is_ok() {
-                    if *state.borrow_and_update() != State::Starting {
-                        break;
-                    }
+                // The first change is the end of what was before. A server that is closed changes no more.
+                if state.changed().await.is_ok() {
+                    let _closed = state.wait_for(|state| *state != State::Starting).await;
                 }
             };
             let _late = tokio::time::timeout(RESTART_MAX, settled).await;

@@ -457,6 +457,7 @@ impl Supervisor {
                     self.fetch().await
                 }
                 Next::Restart => {
+                    self.inner.state.send_replace(State::Starting);
                     self.inner.pool.end_all().await;
                     Next::Fetch
                 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use longhaul_gateway::{admin::api::ServerState, dispatch::Settings, upstream::server::State};
 use serde_json::{Value, json};
 
 use crate::{
@@ -170,6 +170,22 @@ async fn each_session_has_a_process_of_its_own() {
     let (run, other) = (of_run("a").await, of_run("b").await);
     assert!(run != other && run != first && other != second);
     assert_eq!(run, of_run("a").await);
+}
+
+#[tokio::test]
+async fn a_server_that_is_started_anew_is_another_process() {
+    let world = world("2025", "isolation = \"shared\"\n").await;
+    let first = world.call(&Client::without_tasks(), "pid", json!({})).await;
+    let began = std::time::Instant::now();
+    let server = world.fleet.restart("fixture").await.expect("it is configured");
+    assert_eq!(server.state, ServerState::Ready);
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it waits no longer than it must"
+    );
+    let second = world.call(&Client::without_tasks(), "pid", json!({})).await;
+    assert_ne!(said(first.result()), said(second.result()));
+    assert!(world.fleet.restart("another").await.is_none());
 }
 
 #[tokio::test]
