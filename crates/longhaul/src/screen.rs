@@ -5,7 +5,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use longhaul_gateway::admin::api::{Progress, Server, ServerState, State, Stop, Task};
+use longhaul_gateway::{
+    admin::api::{Progress, Server, ServerState, State, Stop, Task},
+    config::Config,
+};
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -153,6 +156,19 @@ pub(crate) fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
         row[5] = now(task, room);
     }
     table(HEADING, &rows, columns)
+}
+
+/// How much a configuration declares: `3 tools, 1 server`.
+pub(crate) fn declared(config: &Config) -> String {
+    let counted = |count: usize, one: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    };
+    let tools = counted(config.tools.len(), "tool");
+    match config.servers.len() {
+        0 => tools,
+        servers => format!("{tools}, {}", counted(servers, "server")),
+    }
 }
 
 /// The table of servers.

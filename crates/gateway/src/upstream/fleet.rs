@@ -6,13 +6,16 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use longhaul_core::Millis;
-use longhaul_engine::clock;
+use longhaul_engine::{
+    clock,
+    process::{self, Unstartable},
+};
 use longhaul_mcp::{
     canon,
     client::{Era, Kind, dial::Choice, list::Item},
@@ -286,7 +289,16 @@ impl Where {
     }
 }
 
-fn absolute(path: &Path) -> std::path::PathBuf {
+/// Where the program of a server is, which is none at a URL.
+///
+/// # Errors
+/// Why it cannot be started.
+pub fn program(server: &Upstream, path: &OsStr) -> Result<PathBuf, Unstartable> {
+    let program = server.command.0.first().ok_or(Unstartable::Empty)?;
+    process::resolve(OsStr::new(program), path, &absolute(&server.folder))
+}
+
+fn absolute(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {

@@ -14,7 +14,7 @@ use crate::{
     exit::{Exit, Failure, Outcome},
     flags::{Common, Config},
     places,
-    screen::{line, say, say_json, tell},
+    screen::{self, line, say, say_json, tell},
 };
 
 /// Runs the command.
@@ -64,9 +64,9 @@ fn check(common: &Common) -> Outcome {
     }
     match loaded.files.first() {
         Some(file) => say(format!(
-            "{}: fine; {} tools",
+            "{}: fine; {}",
             file.display(),
-            loaded.config.tools.len()
+            screen::declared(&loaded.config)
         )),
         None => say("there is no configuration; the defaults hold"),
     }
@@ -83,6 +83,12 @@ fn show(common: &Common) -> Outcome {
         .into_iter()
         .map(|tool| tool.name.as_str())
         .collect();
+    let servers: Vec<&str> = loaded
+        .config
+        .servers_in_order()
+        .into_iter()
+        .map(|server| server.name.as_str())
+        .collect();
     let shown: Vec<Shown> = config::reference()
         .iter()
         // A tool's settings are in its own file, as it was written; here are those that every server has.
@@ -90,7 +96,9 @@ fn show(common: &Common) -> Outcome {
         .map(|setting| Shown::of(setting, &written))
         .collect();
     if common.json {
-        say_json(&serde_json::json!({ "files": loaded.files, "settings": shown, "tools": tools }))?;
+        say_json(
+            &serde_json::json!({ "files": loaded.files, "settings": shown, "tools": tools, "servers": servers }),
+        )?;
         return Ok(Exit::Done);
     }
     for Shown { name, value, from } in &shown {
@@ -98,6 +106,9 @@ fn show(common: &Common) -> Outcome {
     }
     for tool in tools {
         say(line(&format!("tools.{tool}")));
+    }
+    for server in servers {
+        say(line(&format!("servers.{server}")));
     }
     Ok(Exit::Done)
 }

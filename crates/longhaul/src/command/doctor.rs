@@ -5,7 +5,7 @@
 use std::{fs, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
 
 use longhaul_engine::process;
-use longhaul_gateway::{admin::api::Health, command, config::Loaded};
+use longhaul_gateway::{admin::api::Health, command, config::Loaded, upstream};
 use serde::Serialize;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     exit::{Exit, Failure, Outcome},
     flags::Common,
     places::{self, State},
-    screen::{line, say, say_json},
+    screen::{self, line, say, say_json},
 };
 
 /// Runs the command.
@@ -115,7 +115,7 @@ fn configuration(common: &Common, rows: &mut Vec<Row>) -> Option<Loaded> {
             match loaded.files.first() {
                 Some(file) => rows.push(row(
                     "config",
-                    format!("{}; {} tools", file.display(), loaded.config.tools.len()),
+                    format!("{}; {}", file.display(), screen::declared(&loaded.config)),
                 )),
                 None => rows.push(odd(
                     "config",
@@ -297,6 +297,19 @@ fn programs(loaded: &Loaded, rows: &mut Vec<Row>) {
                     Failure::usage(format!("{}: cannot {error}", line(name))),
                 ));
             }
+        }
+    }
+    for server in loaded.config.servers_in_order() {
+        let Some(program) = server.command.0.first() else {
+            continue;
+        };
+        let name = line(&server.name);
+        match upstream::fleet::program(server, &path) {
+            Ok(found) => rows.push(row("server", format!("{name}: {}", found.display()))),
+            Err(error) => rows.push(broken(
+                "server",
+                Failure::usage(format!("{name}: cannot start `{}`: {error}", line(program))),
+            )),
         }
     }
 }
