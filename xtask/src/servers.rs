@@ -184,12 +184,11 @@ fn nothing_left(server: &Server) -> Outcome {
 
 /// All that a process has started, and what that has.
 fn descendants(of: u32) -> Result<Vec<u32>, String> {
-    let table = Program::new("ps").args(["-e", "-o", "pid=,ppid="]).output()?;
+    let table = fs::read_dir("/proc").map_err(|error| format!("cannot read `/proc`: {error}"))?;
     let pairs: Vec<(u32, u32)> = table
-        .lines()
-        .filter_map(|line| {
-            let (pid, parent) = line.trim().split_once(char::is_whitespace)?;
-            Some((pid.parse().ok()?, parent.trim().parse().ok()?))
+        .filter_map(|entry| {
+            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            Some((pid, parent(pid)?))
         })
         .collect();
     let mut found = vec![of];
@@ -199,6 +198,12 @@ fn descendants(of: u32) -> Result<Vec<u32>, String> {
         at += 1;
     }
     Ok(found.split_off(1))
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }
 
 /// Whether it runs; one that nobody has waited for does not.
