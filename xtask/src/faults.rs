@@ -110,6 +110,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a session's process of a server serves no other session",
     ),
     (
+        "sessions-share-a-call",
+        "",
+        "a call of one session is not answered by another session's process of a server",
+    ),
+    (
         "any-stream-replies",
         "",
         "over HTTP a request is answered on its own stream alone",

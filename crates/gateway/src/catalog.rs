@@ -103,6 +103,8 @@ pub struct Entry {
     pub holding: Holding,
     /// A server behind this one runs it, and is sent the call whole.
     pub is_relayed: bool,
+    /// What it returns depends on what its session did before.
+    pub is_of_session: bool,
     /// Looks at the arguments.
     pub arguments: Arc<dyn Arguments>,
     /// Runs one attempt.

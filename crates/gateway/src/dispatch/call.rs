@@ -454,7 +454,12 @@ impl Dispatch {
 /// a task, or whose tool begins anew each time.
 fn join_key(caller: &Caller, client: &Client, call: &CallTool, checked: &Checked) -> Option<RecordKey> {
     let joins = checked.entry.holding.join && client.takes != Takes::AtOnce && call.idempotency_key.is_none();
-    let session = client.session.as_deref().unwrap_or_default();
+    // Another session's process may be on another page.
+    let session = match checked.entry.is_of_session && !longhaul_core::fault!("sessions-share-a-call") {
+        true => checked.session.as_deref(),
+        false => client.session.as_deref(),
+    };
+    let session = session.unwrap_or_default();
     joins.then(|| join::key(&caller.owner, session, &checked.digest))
 }
 

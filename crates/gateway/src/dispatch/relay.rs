@@ -78,8 +78,12 @@ impl Dispatch {
             let server = member.server.as_ref()?;
             let definitions = server.definitions()?;
             answers(&definitions, of.method()).then_some(async move {
-                let live = tokio::time::timeout(LIST_TIME, pages(server, caller, of)).await;
-                let items = live.ok().flatten();
+                // Nobody needs a process for a list alone.
+                let items = match server.is_live(caller) {
+                    true => tokio::time::timeout(LIST_TIME, pages(server, caller, of)).await,
+                    false => Ok(None),
+                };
+                let items = items.ok().flatten();
                 (member, items.unwrap_or_else(|| known(&definitions, of).to_vec()))
             })
         });

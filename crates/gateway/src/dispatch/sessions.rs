@@ -21,10 +21,12 @@ use super::{Dispatch, store_reply};
 use crate::{
     gate::{self, Action, View},
     identity::Caller,
+    sealed_id::owner_digest,
     session::{
         Session,
         seal::{self, Opened},
     },
+    upstream,
 };
 
 /// How many sessions this process remembers.
@@ -136,6 +138,9 @@ impl Dispatch {
             .await?;
         self.inner.sessions.forget(session.key());
         session.end();
+        let owner = owner_digest(&caller.owner);
+        let left = upstream::Caller::of(&owner, Some(session.key().to_owned()));
+        self.inner.fleet.leave(&left);
         Ok(())
     }
 

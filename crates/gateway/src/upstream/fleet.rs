@@ -150,6 +150,11 @@ impl Fleet {
         Some(member.status())
     }
 
+    /// The session of this caller has ended.
+    pub fn leave(&self, caller: &server::Caller) {
+        self.servers().for_each(|server| server.leave(caller));
+    }
+
     /// Resolves when every server that the configuration calls required was reached.
     pub async fn required(&self) {
         for member in self.members.iter().filter(|member| member.config.required) {

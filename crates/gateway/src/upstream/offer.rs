@@ -19,7 +19,7 @@ use longhaul_mcp::{
 
 use crate::{
     catalog::{Arguments, Entry, Holding},
-    config::{self, Adoption, TaskUse, Tasks, Upstream, UpstreamTool},
+    config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
 };
 
 /// The settings of one tool: what is said of it, else what is said of its server.
@@ -130,6 +130,7 @@ pub fn entry(definition: &Definition, settings: Settings<'_>, tasks: &Tasks, wor
         holding: settings.holding(tasks),
         arguments: Arc::new(AsSent),
         is_relayed: true,
+        is_of_session: settings.server.isolation == Isolation::Session,
         work,
     }
 }

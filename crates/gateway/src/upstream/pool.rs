@@ -29,13 +29,13 @@ use super::{
 /// How long a caller waits for the next try to open a connection, rather than being told that the last one failed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a caller waits for a connection: to be opened, or to become free.
-pub const TAKE_MAX: Duration = Duration::from_secs(45);
+pub const TAKE_MAX: Duration = Duration::from_secs(300);
 /// The pause after a failure: the first, and the longest. Each is twice the one before, give or take a fifth.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// A connection that was lost sooner than this after it was opened counts as a failure.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// A connection that serves one caller is not ended for another caller's sake before it was idle for so long.
-pub const KEPT_IDLE: Duration = Duration::from_secs(60);
+pub const KEPT_IDLE: Duration = Duration::from_secs(30);
 /// How many of a server's notices wait for a slow reader; it misses the oldest beyond that.
 pub const NOTICES_MAX: usize = 256;
 /// How often a caller looks whether one may be ended for its sake.
@@ -143,6 +143,8 @@ struct Slot {
     leases: usize,
     idle_since: Instant,
     since: Millis,
+    /// Nobody comes back for it.
+    is_left: bool,
 }
 
 /// Failures in a row. A server that fails again and again answers in between, so a row ends with time alone.
@@ -194,6 +196,25 @@ impl Pool {
     pub(super) async fn take(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
         let taken = timeout(TAKE_MAX, self.take_at_last(key)).await;
         taken.unwrap_or(Err(Untaken::Late(self.plan.processes_max)))
+    }
+
+    /// Whether this caller has a connection of its own.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.slots().live.contains_key(key)
+    }
+
+    /// A caller is gone for good: its connection ends with the last request that uses it.
+    pub(super) fn leave(self: &Arc<Self>, key: &Key) {
+        let mut slots = self.slots();
+        let Some(slot) = slots.live.get_mut(key) else {
+            return;
+        };
+        slot.is_left = true;
+        if slot.leases == 0
+            && let Some(slot) = slots.live.remove(key)
+        {
+            self.end(&mut slots, slot);
+        }
     }
 
     /// Any connection that is there, or a new one for `key`.
@@ -329,6 +350,7 @@ impl Pool {
             leases: 0,
             idle_since: now,
             since: clock::now(),
+            is_left: false,
         };
         {
             let mut slots = self.slots();
@@ -388,13 +410,15 @@ impl Pool {
         let Some(key) = slots.key(id) else {
             return;
         };
+        let mut is_left = matches!(key, Key::Call(_));
         let is_idle = slots.live.get_mut(&key).is_some_and(|slot| {
             slot.leases -= 1;
             slot.idle_since = Instant::now();
+            is_left |= slot.is_left;
             slot.leases == 0
         });
         if is_idle
-            && matches!(key, Key::Call(_))
+            && is_left
             && let Some(slot) = slots.live.remove(&key)
         {
             self.end(&mut slots, slot);

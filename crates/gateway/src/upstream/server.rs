@@ -230,6 +230,19 @@ impl Server {
         self.inner.pool.notices_from_here()
     }
 
+    /// Whether this caller has a process or session of its own already, or shares one that is there.
+    pub fn is_live(&self, caller: &Caller) -> bool {
+        // Each call begins its own.
+        self.inner.isolation != Isolation::Call && self.inner.pool.has(&self.inner.key(caller))
+    }
+
+    /// The session of this caller has ended: what it had to itself is ended as soon as nothing uses it.
+    pub fn leave(&self, caller: &Caller) {
+        if self.inner.isolation == Isolation::Session && caller.session.is_some() {
+            self.inner.pool.leave(&self.inner.key(caller));
+        }
+    }
+
     /// Whose connection a caller uses; each call its own where that is the isolation.
     pub fn key(&self, caller: &Caller) -> Key {
         self.inner.key(caller)

@@ -173,6 +173,68 @@ async fn each_session_has_a_process_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_equal_call_of_another_session_is_not_answered_by_the_first_one_s_process() {
+    let world = world("2025", "").await;
+    let (ada, bob) = (
+        SessionClient::open(&world).await,
+        SessionClient::open(&world).await,
+    );
+    let params = json!({ "name": "hang", "arguments": {} });
+    // Both leave.
+    drop(ada.stream(11, "tools/call", params.clone()).await);
+    drop(bob.stream(12, "tools/call", params).await);
+    for session in [&ada, &bob] {
+        let called = async {
+            loop {
+                let reply = session
+                    .request("tools/call", json!({ "name": "seen", "arguments": {} }))
+                    .await;
+                let seen: Value = serde_json::from_str(said(&reply["result"])).expect("JSON");
+                if seen["count"] == 1 {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), called)
+            .await
+            .expect("each session's own process was called");
+    }
+}
+
+#[tokio::test]
+async fn the_process_of_a_session_that_ended_goes_with_it() {
+    let world = world("2025", "").await;
+    let session = SessionClient::open(&world).await;
+    let reply = session
+        .request("tools/call", json!({ "name": "pid", "arguments": {} }))
+        .await;
+    said(&reply["result"]);
+    let server = world.fleet.server("fixture").expect("it is configured");
+    assert_eq!(server.count(), 1);
+    assert_eq!(session.end().await, 204);
+    let gone = async {
+        while server.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone)
+        .await
+        .expect("it ends");
+}
+
+#[tokio::test]
+async fn a_list_starts_no_process() {
+    let world = world("2025", "").await;
+    let server = world.fleet.server("fixture").expect("it is configured");
+    for _ in 0..3 {
+        let session = SessionClient::open(&world).await;
+        let prompts = session.request("prompts/list", json!({})).await;
+        assert_eq!(prompts["result"]["prompts"][0]["name"], "greet");
+    }
+    assert_eq!(server.count(), 1, "the one that told what there is");
+}
+
+#[tokio::test]
 async fn a_server_that_is_started_anew_is_another_process() {
     let world = world("2025", "isolation = \"shared\"\n").await;
     let first = world.call(&Client::without_tasks(), "pid", json!({})).await;

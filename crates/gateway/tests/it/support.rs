@@ -472,6 +472,7 @@ pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         needs: Answers::default(),
         holding: Holding::default(),
         is_relayed: false,
+        is_of_session: false,
         arguments: Arc::new(Named),
         work: Arc::new(Scripted(work)),
     }
