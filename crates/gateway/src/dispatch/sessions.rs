@@ -138,10 +138,14 @@ impl Dispatch {
             .await?;
         self.inner.sessions.forget(session.key());
         session.end();
-        let owner = owner_digest(&caller.owner);
-        let left = upstream::Caller::of(&owner, Some(session.key().to_owned()));
-        self.inner.fleet.leave(&left);
+        self.leave_servers(caller, session.key());
         Ok(())
+    }
+
+    /// Nobody calls in this session any more: what servers behind this one keep for it is ended.
+    pub(crate) fn leave_servers(&self, caller: &Caller, key: &str) {
+        let left = upstream::Caller::of(&owner_digest(&caller.owner), Some(key.to_owned()));
+        self.inner.fleet.leave(&left);
     }
 
     /// A stream of the session is gone. What nobody uses and nothing is known of needs no memory until it is idle.

@@ -39,15 +39,20 @@ pub(crate) struct Shared {
     _leaves: Leaves,
 }
 
-/// Forgets a session of which nothing is known, once its stream is gone.
+/// Forgets a session of which nothing is known, once its stream is gone. A pipe's session is over then.
 struct Leaves {
     dispatch: Dispatch,
+    caller: Caller,
     key: String,
+    is_pipe: bool,
 }
 
 impl Drop for Leaves {
     fn drop(&mut self) {
         self.dispatch.left_session(&self.key);
+        if self.is_pipe {
+            self.dispatch.leave_servers(&self.caller, &self.key);
+        }
     }
 }
 
@@ -70,7 +75,9 @@ impl Shared {
         let changes = Changes::of(dispatch.catalog(), Wanted::ALL);
         let leaves = Leaves {
             dispatch: dispatch.clone(),
+            caller: caller.clone(),
             key: session.key().to_owned(),
+            is_pipe: session.is_pipe(),
         };
         Shared {
             _leaves: leaves,
