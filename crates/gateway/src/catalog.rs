@@ -274,11 +274,12 @@ impl Parts {
             for tool in &part.tools {
                 let bare = &tool.listing.name;
                 let full = format!("{}{BETWEEN}{bare}", part.server);
-                let begins = match part.prefix {
-                    Prefix::Always => true,
-                    Prefix::Never => false,
-                    Prefix::Auto => shared.contains(bare.as_str()),
-                };
+                let begins = self.belongs_to_another(bare, &part.server)
+                    || match part.prefix {
+                        Prefix::Always => true,
+                        Prefix::Never => false,
+                        Prefix::Auto => shared.contains(bare.as_str()),
+                    };
                 let entry = match begins {
                     true => Arc::new(tool.named(full.clone())),
                     false => Arc::clone(tool),
@@ -293,13 +294,21 @@ impl Parts {
         offered
     }
 
+    /// Whether a server's tool is named as if it were another server's.
+    fn belongs_to_another(&self, name: &str, server: &str) -> bool {
+        let named = name.split_once(BETWEEN).map(|(named, _)| named);
+        let others = self.servers.iter().filter(|part| part.server != server);
+        named.is_some_and(|named| others.into_iter().any(|part| part.server == named))
+    }
+
     /// The names that tell no tool from another.
     fn shared_names(&self) -> BTreeSet<&str> {
         let commands = self.commands.iter();
         let mut seen: BTreeSet<&str> = commands.map(|command| command.listing.name.as_str()).collect();
         seen.insert(WAIT_TOOL);
         let mut shared = BTreeSet::new();
-        for tool in self.servers.iter().flat_map(|part| &part.tools) {
+        let plain = self.servers.iter().filter(|part| part.prefix != Prefix::Always);
+        for tool in plain.flat_map(|part| &part.tools) {
             let name = tool.listing.name.as_str();
             if !seen.insert(name) {
                 shared.insert(name);

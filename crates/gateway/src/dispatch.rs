@@ -330,9 +330,23 @@ impl Dispatch {
             tools_change: self.inner.fleet.is_any(),
             logging: true,
             relays: self.inner.catalog.now().relays(),
-            instructions: Some(INSTRUCTIONS.to_owned()),
+            instructions: Some(self.instructions()),
             cache: self.cache(),
         }
+    }
+
+    /// Our own, and those of every server behind.
+    fn instructions(&self) -> String {
+        let mut instructions = INSTRUCTIONS.to_owned();
+        for server in self.inner.fleet.servers() {
+            let said = server
+                .definitions()
+                .and_then(|definitions| definitions.spoken.instructions.clone());
+            if let Some(said) = said {
+                instructions.push_str(&format!("\n\nOf the server `{}`:\n{said}", server.name()));
+            }
+        }
+        instructions
     }
 
     fn list_tools(&self, takes: Takes, cursor: Option<&str>) -> Result<Reply, RpcError> {

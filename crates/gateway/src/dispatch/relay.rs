@@ -107,10 +107,15 @@ impl Dispatch {
     fn shared_prompts(&self) -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
         let mut shared = BTreeSet::new();
-        for definitions in self.inner.fleet.servers().filter_map(Server::definitions) {
-            for prompt in &definitions.prompts {
-                if !seen.insert(prompt.key.clone()) {
-                    shared.insert(prompt.key.clone());
+        let members = self.inner.fleet.members().iter();
+        for member in members.filter(|member| member.config.prefix != Prefix::Always) {
+            let Some(definitions) = member.server.as_ref().and_then(Server::definitions) else {
+                continue;
+            };
+            let own: BTreeSet<&String> = definitions.prompts.iter().map(|prompt| &prompt.key).collect();
+            for name in own {
+                if !seen.insert(name.clone()) {
+                    shared.insert(name.clone());
                 }
             }
         }

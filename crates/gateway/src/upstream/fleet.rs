@@ -411,8 +411,14 @@ impl Member {
     fn status(&self) -> api::Server {
         let config = &self.config;
         let reached_by = match &config.url {
-            Some(url) => url.clone(),
-            None => config.command.0.join(" "),
+            Some(url) => without_query(url),
+            None => config
+                .command
+                .0
+                .iter()
+                .map(|word| without_value(word))
+                .collect::<Vec<_>>()
+                .join(" "),
         };
         let definitions = self.server.as_ref().and_then(Server::definitions);
         let (state, why, stderr) = match self.server.as_ref().map(Server::state) {
@@ -446,6 +452,22 @@ impl Member {
             why,
             stderr,
         }
+    }
+}
+
+/// An address as it may be shown: a key may stand behind its `?`.
+fn without_query(url: &str) -> String {
+    match url.split_once(['?', '#']) {
+        Some((address, _)) => format!("{address}?…"),
+        None => url.to_owned(),
+    }
+}
+
+/// An argument as it may be shown: a token may stand behind its `=`.
+fn without_value(word: &str) -> String {
+    match word.split_once('=') {
+        Some((option, _)) if option.starts_with('-') => format!("{option}=…"),
+        Some(_) | None => word.to_owned(),
     }
 }
 

@@ -111,18 +111,18 @@ impl Relayed {
             Outcome::Came(Came::Complete(result)) => self.returned(&result),
             Outcome::Came(Came::InputRequired { .. }) => self.refused(
                 "upstream_asked",
-                "asks its caller something, and this version passes no questions on",
+                "it asks its caller something, and this version passes no questions on",
             ),
             Outcome::Came(Came::Task { .. }) => self.refused(
                 "upstream_unasked_task",
-                "made a task of the call, which it was not asked for",
+                "it made a task of the call, which it was not asked for",
             ),
             Outcome::Errored(error) => Finish::Errored {
                 body: Body::new(error.text().as_bytes()),
             },
             Outcome::Unusable(bad) => errored(&bad.error()),
             Outcome::Unsent(unsent) => {
-                self.refused("upstream_unavailable", &format!("was not called: {unsent}"))
+                self.refused("upstream_unavailable", &format!("it was not called: {unsent}"))
             }
             // What was done is not known, unless the server is gone for certain.
             Outcome::Failed(Failed::Lost(lost)) => Finish::Lost {
@@ -155,7 +155,7 @@ impl Relayed {
             return self.refused(
                 "result_too_large",
                 &format!(
-                    "returned {} bytes, and {} is the most (`limits.result_max`)",
+                    "it returned {} bytes, and {} is the most (`limits.result_max`)",
                     bytes.len(),
                     self.result_max
                 ),
@@ -174,7 +174,7 @@ impl Relayed {
         let (server, tool) = (self.server.name(), &self.name);
         errored(&RpcError::internal(
             reason,
-            format!("`{tool}` of the server `{server}` {what}"),
+            format!("`{tool}` of the server `{server}`: {what}"),
         ))
     }
 }

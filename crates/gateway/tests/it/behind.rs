@@ -238,13 +238,9 @@ async fn a_list_starts_no_process() {
 async fn a_server_that_is_started_anew_is_another_process() {
     let world = world("2025", "isolation = \"shared\"\n").await;
     let first = world.call(&Client::without_tasks(), "pid", json!({})).await;
-    let began = std::time::Instant::now();
-    let server = world.fleet.restart("fixture").await.expect("it is configured");
-    assert_eq!(server.state, ServerState::Ready);
-    assert!(
-        began.elapsed() < Duration::from_secs(30),
-        "it waits no longer than it must"
-    );
+    let restarted = tokio::time::timeout(Duration::from_secs(30), world.fleet.restart("fixture"));
+    let server = restarted.await.expect("it waits no longer than it must");
+    assert_eq!(server.expect("it is configured").state, ServerState::Ready);
     let second = world.call(&Client::without_tasks(), "pid", json!({})).await;
     assert_ne!(said(first.result()), said(second.result()));
     assert!(world.fleet.restart("another").await.is_none());
@@ -292,6 +288,11 @@ async fn prompts_and_resources_pass_on() {
         let session = SessionClient::open(&world).await;
         assert!(session.initialized["capabilities"]["resources"].is_object());
         assert!(session.initialized["capabilities"]["prompts"].is_object());
+        let instructions = session.initialized["instructions"].as_str().expect("text");
+        assert!(
+            instructions.ends_with("Of the server `fixture`:\nCall echo."),
+            "{instructions}"
+        );
         let prompts = session.request("prompts/list", json!({})).await;
         assert_eq!(
             prompts["result"]["prompts"][0]["vendor"].to_string(),

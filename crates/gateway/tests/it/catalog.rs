@@ -50,6 +50,30 @@ fn a_server_s_names_begin_with_it_always_or_never_where_it_says_so() {
 }
 
 #[test]
+fn a_name_is_shared_only_with_names_that_are_listed_as_they_are() {
+    let catalog = two(Prefix::Auto, Prefix::Always);
+    catalog.offer("git", vec![tool("log")], Beside::default());
+    catalog.offer("hub", vec![tool("log")], Beside::default());
+    assert_eq!(listed(&catalog), ["build", "log", "hub__log"]);
+}
+
+#[test]
+fn no_server_takes_the_name_of_another_s_tool() {
+    for prefix in [Prefix::Auto, Prefix::Never] {
+        let catalog = two(prefix, Prefix::Auto);
+        catalog.offer("git", vec![tool("hub__log"), tool("log")], Beside::default());
+        catalog.offer("hub", vec![tool("log")], Beside::default());
+        let names = listed(&catalog);
+        assert!(names.contains(&"git__hub__log".to_owned()), "{names:?}");
+        if names.contains(&"hub__log".to_owned()) {
+            let offered = catalog.now();
+            let own = offered.entry("hub__log").expect("it is listed");
+            assert_eq!(own.listing.name, "hub__log");
+        }
+    }
+}
+
+#[test]
 fn no_server_takes_the_name_of_our_own_helper() {
     let catalog = two(Prefix::Auto, Prefix::Never);
     catalog.offer("git", vec![tool("longhaul_wait")], Beside::default());
