@@ -7,12 +7,14 @@
 //!
 //! [`Server`] is the entrance; the catalog and dispatch hold one for each that is configured. `dial` opens a
 //! connection, `definitions` fetches what a server defines; `fleet` opens all that are configured, `offer` puts their
-//! tools into the catalog, and `relayed` is such a tool at work. What frames mean is said by `longhaul_mcp::client`.
+//! tools into the catalog, `relayed` is such a tool at work, and
+//! `asked` passes on what a server asks meanwhile. What frames mean is said by `longhaul_mcp::client`.
 //!
 //! A server is taken for hostile: whatever it sends or withholds, each request ends in a stated way, a request is
 //! sent once, and what is kept of a server is bounded. Its programs are started through `engine::process` alone, so
 //! nothing of them outlives this process.
 
+pub(crate) mod asked;
 pub mod connection;
 pub mod credentials;
 pub mod definitions;

@@ -159,6 +159,8 @@ section! {
         task: Option<TaskUse> = "", since "0.1.0";
         /// Whether calls become tasks of this server.
         tasks: Option<Adoption> = "", since "0.1.0";
+        /// The tool asks before it works: with `task = "required"` its first question comes before the task.
+        asks_first: bool = "false", since "0.1.0";
         /// The most calls at once.
         concurrency: Option<u32> = "" in 1..=1000, since "0.1.0";
         /// How long one call may take.

@@ -11,11 +11,13 @@ use longhaul_core::Span;
 use longhaul_mcp::{
     Reply, RpcError, clean,
     client::{
+        self,
         list::{Item, Items, Of},
         result::Came,
     },
     frame::{Obj, Raw},
-    request::{Client, Filter, Relay, RelayMethod, Subject},
+    reply::InputRequest,
+    request::{Answers, Client, Filter, Relay, RelayMethod, Subject},
     rpc_error::INVALID_PARAMS,
 };
 
@@ -27,7 +29,7 @@ use crate::{
     gate::{self, Action, View},
     identity,
     sealed_id::owner_digest,
-    upstream::{Definitions, Outcome, Request, Server, fleet::Member, server},
+    upstream::{Definitions, Outcome, Request, Server, asked, fleet::Member, server},
 };
 
 /// How long a list waits for one server before that one is listed as it was last seen.
@@ -55,21 +57,29 @@ impl Dispatch {
     ) -> Result<Reply, RpcError> {
         let view = View::of_task(Action::Relay, &owner.owner, None);
         gate::judge(&view).map_err(gate::Refusal::reply)?;
-        let caller = caller(owner, session, client);
-        let result = match &relay.subject {
+        let caller = Asking {
+            whose: caller(owner, session, client),
+            answers: client.answers,
+            // Only the stateless generation repeats such a request with the answers.
+            is_asked: session.is_none(),
+        };
+        match &relay.subject {
             Subject::List { cursor } => {
                 let of = listed_by(relay.method)
                     .filter(|_| cursor.as_ref().is_none_or(String::is_empty))
                     .ok_or_else(|| RpcError::invalid_params("Unknown cursor: this list has one page"))?;
-                self.list(&caller, of).await
+                Ok(self.relayed(&relay, self.list(&caller.whose, of).await))
             }
-            Subject::Resource { uri } => self.about_resource(&caller, &relay, uri).await?,
-            Subject::Prompt { name } => self.about_prompt(&caller, &relay, name).await?,
-        };
-        Ok(Reply::Relayed {
+            Subject::Resource { uri } => self.about_resource(&caller, &relay, uri).await,
+            Subject::Prompt { name } => self.about_prompt(&caller, &relay, name).await,
+        }
+    }
+
+    fn relayed(&self, relay: &Relay, result: Raw) -> Reply {
+        Reply::Relayed {
             result,
             cache: relay.method.is_cacheable().then(|| self.cache()),
-        })
+        }
     }
 
     /// The lists of all servers as one.
@@ -124,12 +134,7 @@ impl Dispatch {
 
     /// A request about a resource, or a completion of a template's argument: to the server that lists it, then to the
     /// one whose template fits, then to each that has resources, until one knows it.
-    async fn about_resource(
-        &self,
-        caller: &server::Caller,
-        relay: &Relay,
-        uri: &str,
-    ) -> Result<Raw, RpcError> {
+    async fn about_resource(&self, caller: &Asking, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
         let ranked = self.inner.fleet.servers().filter_map(|server| {
             let definitions = server.definitions()?;
             answers(&definitions, relay.method).then(|| (rank(&definitions, uri), server))
@@ -147,12 +152,7 @@ impl Dispatch {
     }
 
     /// A request about a prompt, under the name that it has at its server.
-    async fn about_prompt(
-        &self,
-        caller: &server::Caller,
-        relay: &Relay,
-        name: &str,
-    ) -> Result<Raw, RpcError> {
+    async fn about_prompt(&self, caller: &Asking, relay: &Relay, name: &str) -> Result<Reply, RpcError> {
         let shared = self.shared_prompts();
         let found = self.inner.fleet.members().iter().find_map(|member| {
             let server = member.server.as_ref()?;
@@ -181,15 +181,17 @@ impl Dispatch {
     async fn ask(
         &self,
         server: &Server,
-        caller: &server::Caller,
+        caller: &Asking,
         relay: &Relay,
         params: Option<&Obj>,
-    ) -> Result<Raw, RpcError> {
+    ) -> Result<Reply, RpcError> {
         let config = self.inner.fleet.config(server.name());
         let timeout = config.map_or(Span::seconds(60), |config| config.request_timeout);
+        let capabilities = client::capabilities(caller.answers);
         let request = Request {
             method: relay.method.as_str(),
             params,
+            capabilities: Some(&capabilities),
             log_level: relay.log_level,
             timeout: Some(Duration::from_millis(timeout.0)),
             ..Request::default()
@@ -197,14 +199,18 @@ impl Dispatch {
         let failed = |reason: &'static str, what: &str| {
             RpcError::internal(reason, format!("The server `{}`: {what}", server.name()))
         };
-        match server.call(caller, request, None, pending()).await {
-            Outcome::Came(Came::Complete(result)) => Ok(result),
+        match server.call(&caller.whose, request, None, pending()).await {
+            Outcome::Came(Came::Complete(result)) => Ok(self.relayed(relay, result)),
+            // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
+            Outcome::Came(Came::InputRequired { requests, state }) if caller.can_be_asked(&requests) => {
+                Ok(Reply::InputRequired { requests, state })
+            }
             Outcome::Errored(error) => Err(errored(error.text().as_bytes())
                 .unwrap_or_else(|| failed("upstream_malformed", "its error is none"))),
             Outcome::Unusable(bad) => Err(bad.error()),
             Outcome::Came(Came::InputRequired { .. } | Came::Task { .. }) => Err(failed(
                 "upstream_asked",
-                "it asks its caller something, and this version passes no questions on",
+                "it asks its caller something that this client cannot be asked",
             )),
             Outcome::Unsent(unsent) => Err(failed("upstream_unavailable", &unsent.to_string())),
             Outcome::Failed(lost) => Err(failed("upstream_lost", &lost.to_string())),
@@ -214,6 +220,20 @@ impl Dispatch {
             )),
             Outcome::Stopped { .. } => Err(failed("upstream_lost", "it was given up")),
         }
+    }
+}
+
+/// Who asks, and what can be asked of them meanwhile.
+struct Asking {
+    whose: server::Caller,
+    answers: Answers,
+    is_asked: bool,
+}
+
+impl Asking {
+    fn can_be_asked(&self, requests: &[InputRequest]) -> bool {
+        let declared = |request| asked::kind(request).is_some_and(|kind| kind.declared_by(self.answers));
+        self.is_asked && requests.iter().all(declared)
     }
 }
 

@@ -18,9 +18,10 @@ use longhaul_engine::{
 };
 use longhaul_mcp::{
     canon,
-    client::{Era, Kind, dial::Choice, list::Item},
+    client::{self, Era, Kind, dial::Choice, list::Item},
     frame::{Obj, Raw},
     reply::Relays,
+    request::Answers,
 };
 use tokio::sync::{mpsc, watch};
 
@@ -182,6 +183,7 @@ impl Setup<'_> {
                 config: Arc::clone(&config),
                 tasks: self.config.tasks.clone(),
                 result_max: self.config.limits.result_max.0,
+                question_max: self.config.limits.question_max.0,
                 catalog: Arc::clone(&self.catalog),
             };
             tokio::spawn(offering.follow(changes.clone()));
@@ -227,7 +229,14 @@ impl Setup<'_> {
             idle_stop: Duration::from_millis(config.idle_stop.0),
             ours: Ours {
                 dial_max: Duration::from_millis(config.start_timeout.0),
-                ..Ours::new(Obj::default(), None)
+                // A form can be filled in elsewhere by whoever called (C-29); a model and roots are their client's own.
+                ..Ours::new(
+                    client::capabilities(Answers {
+                        form: true,
+                        ..Answers::default()
+                    }),
+                    None,
+                )
             },
             known: (self.known)(&config.name),
         }
@@ -318,6 +327,7 @@ struct Offering {
     config: Arc<Upstream>,
     tasks: config::Tasks,
     result_max: u64,
+    question_max: u64,
     catalog: Arc<Catalog>,
 }
 
@@ -362,6 +372,7 @@ impl Offering {
                     timeout: settings.timeout(),
                     concurrency: settings.concurrency(),
                     result_max: self.result_max,
+                    question_max: self.question_max,
                 };
                 Some(offer::entry(definition, settings, &self.tasks, Arc::new(work)))
             })

@@ -14,7 +14,7 @@ use longhaul_mcp::{
     client::tools::Definition,
     frame::Raw,
     reply::{self, TaskSupport},
-    request::Answers,
+    request::{Answers, ToolRule},
 };
 
 use crate::{
@@ -52,6 +52,10 @@ impl<'a> Settings<'a> {
     pub fn concurrency(&self) -> usize {
         self.said(|tool| tool.concurrency)
             .unwrap_or(self.server.concurrency) as usize
+    }
+
+    fn asks_first(&self) -> bool {
+        self.tool.is_some_and(|tool| tool.asks_first)
     }
 
     fn said<T>(&self, what: impl FnOnce(&'a UpstreamTool) -> Option<T>) -> Option<T> {
@@ -114,7 +118,10 @@ pub fn entry(definition: &Definition, settings: Settings<'_>, tasks: &Tasks, wor
             task_support: support,
             relayed: Some(definition.raw.clone()),
         },
-        rule: definition.rule(support),
+        rule: ToolRule {
+            requires_task: support == TaskSupport::Required && !settings.asks_first(),
+            ..definition.rule(support)
+        },
         rules: settings.rules(tasks),
         ttl: settings
             .said(|tool| tool.ttl)
@@ -124,7 +131,7 @@ pub fn entry(definition: &Definition, settings: Settings<'_>, tasks: &Tasks, wor
             .said(|tool| tool.promote_after)
             .or(settings.server.promote_after)
             .unwrap_or(tasks.promote_after),
-        asks_first: false,
+        asks_first: settings.asks_first(),
         asks_again: false,
         needs: Answers::default(),
         holding: settings.holding(tasks),

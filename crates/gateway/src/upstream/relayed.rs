@@ -5,26 +5,30 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use longhaul_core::{Body, Span};
 use longhaul_engine::tool::{Call, Context, Finish, Running, Tool};
 use longhaul_mcp::{
     RpcError,
-    client::result::Came,
+    client::{self, result::Came},
     frame::{Obj, Raw},
     header::Mirror,
-    request::LogLevel,
+    request::{Answers, LogLevel},
     rpc_error::Data,
+    url_rule::Reach,
 };
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
+    asked::{Asker, Unanswered},
     link::Why,
     outcome::{Event, Failed, Outcome, Request},
     server::{Caller, Server},
 };
 use crate::{
     config::written,
+    identity,
     outbound::{Log, Note},
     sealed_id::owner_digest,
     view,
@@ -32,6 +36,10 @@ use crate::{
 
 /// How many reports of one call wait to be passed on; of more, some are dropped.
 const EVENTS_MAX: usize = 64;
+/// How often one call may ask before it goes on.
+const ROUNDS_MAX: usize = 100;
+/// The pause before a call is repeated that was put off without a question.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// One tool of a server.
 #[derive(Clone)]
@@ -46,6 +54,8 @@ pub struct Relayed {
     pub timeout: Option<Span>,
     /// The most calls at once.
     pub concurrency: usize,
+    /// The largest question that is passed on, in bytes (`limits.question_max`).
+    pub question_max: u64,
     /// The largest result that is kept, in bytes (`limits.result_max`).
     pub result_max: u64,
 }
@@ -64,29 +74,80 @@ impl Tool for Relayed {
 impl Relayed {
     async fn attempt(&self, call: &Call, context: Context) -> Finish {
         let stored = view::Context::decode(&call.context);
-        let params = self.params(call, stored.rest);
+        let declared = Answers::from(stored.answers);
+        let asker = Asker {
+            context: context.clone(),
+            declared,
+            reach: match identity::is_local(&call.owner) {
+                true => Reach::ThisMachine,
+                false => Reach::Public,
+            },
+            bytes_max: self.question_max,
+        };
+        let mut params = self.params(call, stored.rest);
         let caller = Caller::of(&owner_digest(&call.owner), stored.session);
+        for _ in 0..ROUNDS_MAX {
+            let outcome = self.round(&caller, &params, &asker).await;
+            let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
+                return self.finish(outcome);
+            };
+            if requests.is_empty() {
+                // B-38: it is to be asked again later.
+                tokio::time::sleep(AGAIN).await;
+            }
+            let answers = tokio::select! {
+                biased;
+                answers = asker.ask(&requests) => answers,
+                () = context.stop() => Err(Unanswered::Ended),
+            };
+            let answers = match answers {
+                Ok(answers) => answers,
+                // The server has replied, so nothing of the call is at work there.
+                Err(Unanswered::Ended) => return Finish::Stopped { confirmed: true },
+                Err(Unanswered::Cannot(why)) => {
+                    return self.refused("upstream_asked", &format!("it asks its caller something: {why}"));
+                }
+            };
+            // B-40
+            params.set("inputResponses", &answers.to_raw());
+            drop(params.take("requestState"));
+            if let Some(state) = state {
+                params.set("requestState", &state);
+            }
+        }
+        self.refused("upstream_asked", "it asks its caller again and again")
+    }
+
+    /// One request and what comes of it.
+    async fn round(&self, caller: &Caller, params: &Obj, asker: &Asker) -> Outcome {
+        let context = &asker.context;
+        let capabilities = client::capabilities(asker.declared);
         let request = Request {
             method: "tools/call",
-            params: Some(&params),
+            params: Some(params),
             mirrors: &self.mirrors,
-            capabilities: None,
+            capabilities: Some(&capabilities),
             // What the client wants of it is sorted out where the client is.
             log_level: Some(LogLevel::Debug),
             timeout: self.timeout.map(|timeout| Duration::from_millis(timeout.0)),
         };
         let (events, mut told) = mpsc::channel(EVENTS_MAX);
-        let outcome = self.server.call(&caller, request, Some(events), context.stop());
+        let outcome = self.server.call(caller, request, Some(events), context.stop());
         tokio::pin!(outcome);
+        let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
-                Some(event) = told.recv() => pass_on(&context, event),
+                Some(event) = told.recv() => match event {
+                    Event::Ask(question) => open.push(asker.clone().reply(question)),
+                    event @ (Event::Progress(_) | Event::Log { .. }) => pass_on(context, event),
+                },
+                Some(()) = open.next(), if !open.is_empty() => {}
                 outcome = &mut outcome => {
                     while let Ok(event) = told.try_recv() {
-                        pass_on(&context, event);
+                        pass_on(context, event);
                     }
-                    return self.finish(outcome);
+                    return outcome;
                 }
             }
         }
@@ -109,10 +170,9 @@ impl Relayed {
     fn finish(&self, outcome: Outcome) -> Finish {
         match outcome {
             Outcome::Came(Came::Complete(result)) => self.returned(&result),
-            Outcome::Came(Came::InputRequired { .. }) => self.refused(
-                "upstream_asked",
-                "it asks its caller something, and this version passes no questions on",
-            ),
+            Outcome::Came(Came::InputRequired { .. }) => {
+                self.refused("upstream_asked", "it asks its caller something that is not asked")
+            }
             Outcome::Came(Came::Task { .. }) => self.refused(
                 "upstream_unasked_task",
                 "it made a task of the call, which it was not asked for",
@@ -189,7 +249,7 @@ fn pass_on(context: &Context, event: Event) {
             );
             context.note(note.encode());
         }
-        // This version passes no questions on; dropped, it is refused.
+        // The call has ended: dropped, it is refused.
         Event::Ask(question) => drop(question),
         Event::Log { level, logger, data } => {
             context.tell(Log { level, logger, data }.cleaned().encode());

@@ -282,6 +282,78 @@ async fn a_task_that_nobody_asked_for_is_refused() {
 }
 
 #[tokio::test]
+async fn a_question_of_the_server_is_the_call_s_and_its_answer_goes_back() {
+    let name = json!({ "action": "accept", "content": { "name": "Ada" } });
+    // B-37, B-40: a server asks in its result, and is called again with the answers.
+    let stateless = world("2026", "tasks = \"never\"\n").await;
+    let asked = stateless
+        .call(&Client::without_tasks(), "form", json!({ "a": 1.0 }))
+        .await;
+    assert_eq!(asked.result()["resultType"], "input_required", "{}", asked.body);
+    let form = &asked.result()["inputRequests"]["user_name"]["params"]["requestedSchema"];
+    assert_eq!(form["properties"]["name"]["type"], "string");
+    let again = json!({ "name": "form", "arguments": { "a": 1.0 }, "inputResponses": { "user_name": name },
+        "requestState": asked.result()["requestState"] });
+    let done = stateless.rpc(&Client::without_tasks(), "tools/call", again).await;
+    let called: Value = serde_json::from_str(said(done.result())).expect("JSON");
+    assert_eq!(called["inputResponses"]["user_name"], name);
+    assert_eq!(called["requestState"], "kept");
+    assert_eq!(called["arguments"]["a"].to_string(), "1.0");
+    // in a session the server sends a request meanwhile.
+    for era in ["2025", "2026"] {
+        let world = world(era, "promote_after = \"0s\"\n").await;
+        let created = world.call(&Client::with_tasks(), "form", json!({})).await;
+        let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+        let asking = world.until(&id, "input_required").await;
+        let keys: Vec<&String> = asking["inputRequests"]
+            .as_object()
+            .expect("questions")
+            .keys()
+            .collect();
+        let answers = json!({ "taskId": id, "inputResponses": { keys[0]: name } });
+        let taken = world.rpc(&Client::with_tasks(), "tasks/update", answers).await;
+        assert_eq!(taken.status, 200, "{}", taken.body);
+        let task = world.until(&id, "completed").await;
+        assert!(said(&task["result"]).contains("Ada"), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_told_what_this_caller_can_be_asked() {
+    let world = world("2026", "").await;
+    let mute = Client {
+        capabilities: json!({}),
+        ..Client::without_tasks()
+    };
+    for (client, declared) in [(Client::without_tasks(), true), (mute, false)] {
+        let seen = world.call(&client, "params", json!({})).await;
+        let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+        let told = &seen["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        assert_eq!(told["elicitation"].is_object(), declared, "{seen}");
+        assert!(told["sampling"].is_null());
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_asks_first_is_asked_for_again() {
+    let world = world("2026", "").await;
+    let client = Client::without_tasks();
+    let asked = world
+        .rpc(&client, "prompts/get", json!({ "name": "greet" }))
+        .await;
+    assert_eq!(asked.result()["resultType"], "input_required", "{}", asked.body);
+    assert_eq!(asked.result()["requestState"], "kept");
+    let who = json!({ "who": { "action": "accept", "content": {} } });
+    let again = json!({ "name": "greet", "requestState": "kept", "inputResponses": who });
+    let got = world.rpc(&client, "prompts/get", again).await;
+    assert_eq!(got.result()["seen"]["inputResponses"], who, "{}", got.body);
+    // A session's client repeats nothing.
+    let session = SessionClient::open(&world).await;
+    let refused = session.request("prompts/get", json!({ "name": "greet" })).await;
+    assert_eq!(refused["error"]["data"]["reason"], "upstream_asked", "{refused}");
+}
+
+#[tokio::test]
 async fn prompts_and_resources_pass_on() {
     for era in ["2025", "2026"] {
         let world = world(era, "").await;
