@@ -4,7 +4,14 @@
 //! asked for its next frame when the last one was taken, and a reader that takes none for `reader_time` loses
 //! its stream.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -284,28 +291,37 @@ impl<'a> Waited<'a> {
 }
 
 /// The writing end of a stream.
-struct Sender(mpsc::Sender<Bytes>);
+struct Sender {
+    frames: mpsc::Sender<Bytes>,
+    sent: AtomicUsize,
+    /// How many frames the connection has taken out.
+    taken: Arc<AtomicUsize>,
+}
 
 impl Sender {
     /// Whether the frame was taken in time.
     async fn send(&self, frame: Bytes, reader_time: Duration) -> bool {
-        matches!(
-            tokio::time::timeout(reader_time, self.0.send(frame)).await,
+        let sent = matches!(
+            tokio::time::timeout(reader_time, self.frames.send(frame)).await,
             Ok(Ok(()))
-        )
+        );
+        self.sent.fetch_add(usize::from(sent), Ordering::Relaxed);
+        sent
     }
 
     /// Whether the connection has taken every frame out in time.
     async fn taken(&self, reader_time: Duration) -> bool {
-        matches!(
-            tokio::time::timeout(reader_time, self.0.reserve()).await,
-            Ok(Ok(_))
-        )
+        match tokio::time::timeout(reader_time, self.frames.reserve()).await {
+            Ok(Ok(_)) => true,
+            // A client that has its reply may close the stream at once, before this end was woken.
+            Ok(Err(_)) => self.taken.load(Ordering::Acquire) == self.sent.load(Ordering::Relaxed),
+            Err(_) => false,
+        }
     }
 
     /// Resolves when the client has left.
     async fn gone(&self) {
-        self.0.closed().await;
+        self.frames.closed().await;
     }
 }
 
@@ -313,11 +329,17 @@ fn stream<F>(source: impl FnOnce(Sender) -> F) -> Response
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (sender, receiver) = mpsc::channel::<Bytes>(1);
-    tokio::spawn(source(Sender(sender)));
-    let frames = futures_util::stream::unfold(receiver, |mut receiver| async move {
+    let (frames, receiver) = mpsc::channel::<Bytes>(1);
+    let taken = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(source(Sender {
+        frames,
+        sent: AtomicUsize::new(0),
+        taken: Arc::clone(&taken),
+    }));
+    let frames = futures_util::stream::unfold((receiver, taken), |(mut receiver, taken)| async move {
         let frame = receiver.recv().await?;
-        Some((Ok::<Bytes, Infallible>(frame), receiver))
+        taken.fetch_add(1, Ordering::AcqRel);
+        Some((Ok::<Bytes, Infallible>(frame), (receiver, taken)))
     });
     let mut response = (StatusCode::OK, Body::from_stream(frames)).into_response();
     let headers = response.headers_mut();

@@ -5,7 +5,8 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::Read as _,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,6 +17,8 @@ use super::stdio::Host;
 
 /// The longest value that is read from elsewhere, in bytes.
 const VALUE_MAX: u64 = 64 << 10;
+/// How long a file may take to be read.
+const FILE_TIME: Duration = Duration::from_secs(10);
 /// How long a program may take to print a value.
 const PROGRAM_TIME: Duration = Duration::from_secs(30);
 
@@ -41,7 +44,7 @@ pub enum Unreadable {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        cause: std::io::Error,
+        cause: io::Error,
     },
     /// The program cannot be started.
     #[error("cannot start `{program}`: {cause}")]
@@ -74,7 +77,7 @@ impl Elsewhere<'_> {
             return self.variable(name);
         }
         if let Some(path) = written.strip_prefix("file:") {
-            return self.file(path);
+            return self.file(path).await;
         }
         match written.strip_prefix("cmd:") {
             Some(command) => self.printed(command).await,
@@ -88,15 +91,20 @@ impl Elsewhere<'_> {
         one_line(value.as_encoded_bytes(), name)
     }
 
-    fn file(&self, path: &str) -> Result<String, Unreadable> {
+    async fn file(&self, path: &str) -> Result<String, Unreadable> {
         let path = self.folder.join(path);
-        let mut bytes = Vec::new();
-        std::fs::File::open(&path)
-            .and_then(|file| file.take(VALUE_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|cause| Unreadable::File {
-                path: path.clone(),
-                cause,
-            })?;
+        let file = path.clone();
+        // A file system may hang: it holds up this server alone, and one thread.
+        let read = tokio::time::timeout(FILE_TIME, tokio::task::spawn_blocking(move || contents(&file)));
+        let bytes = match read.await {
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) => Err(io::ErrorKind::Interrupted.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        let bytes = bytes.map_err(|cause| Unreadable::File {
+            path: path.clone(),
+            cause,
+        })?;
         one_line(&bytes, &path.display().to_string())
     }
 
@@ -148,6 +156,16 @@ impl Elsewhere<'_> {
             }
         }
     }
+}
+
+/// What a regular file holds. A FIFO would make its reader wait for ever.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(VALUE_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The value without the line feed at its end.

@@ -202,6 +202,24 @@ async fn an_equal_call_of_another_session_is_not_answered_by_the_first_one_s_pro
 }
 
 #[tokio::test]
+async fn a_result_that_was_read_is_not_given_to_the_next_equal_call() {
+    let world = world("2025", "isolation = \"shared\"\n").await;
+    for count in 1..=5 {
+        // With a progress token the reply comes on a stream; the client closes it with its last frame.
+        let params = json!({ "name": "counted", "arguments": {}, "_meta": { "progressToken": 1 } });
+        let mut frames = world.stream(&Client::without_tasks(), "tools/call", params).await;
+        let reply = loop {
+            let frame = frames.next().await.expect("a reply");
+            if frame.get("result").is_some() {
+                break frame;
+            }
+        };
+        drop(frames);
+        assert_eq!(said(&reply["result"]), count.to_string());
+    }
+}
+
+#[tokio::test]
 async fn the_process_of_a_session_that_ended_goes_with_it() {
     let world = world("2025", "").await;
     let session = SessionClient::open(&world).await;
