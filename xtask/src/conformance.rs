@@ -5,8 +5,11 @@
 //! there stands in `reference-exceptions.json` with its reason. A scenario that fails and is not in `baseline.json` fails
 //! the run; so does a line of either list that passes. `LONGHAUL_BINARY` names another binary to judge. What does not
 //! apply to a tools server is in `not-applicable.json`, each with its reason.
+//!
+//! With `--through` it judges Longhaul in front of servers of others: `conformance/through.rs`.
 
 mod suite;
+mod through;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,6 +49,11 @@ type Verdicts = BTreeMap<String, Verdict>;
 type Reasons = BTreeMap<String, String>;
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if let [through, rest @ ..] = arguments
+        && through == "--through"
+    {
+        return through::run(rest);
+    }
     let suite = Suite::install()?;
     let binary = binary()?;
     let results = empty_folder("conformance/results")?;
@@ -130,13 +138,8 @@ fn official(
     let mut verdicts = Verdicts::new();
     for scenario in wanted {
         let start = Instant::now();
-        let verdict = match suite.official(revision, scenario, url, results)? {
-            Some(checks) => judge(&checks, excepted)?,
-            None => Verdict {
-                wrong: vec!["the suite wrote no checks".to_owned()],
-                ..Verdict::default()
-            },
-        };
+        let checks = suite.official(revision, scenario, url, results)?;
+        let verdict = judged(checks.as_deref(), excepted)?;
         let name = format!("{}/{scenario}", revision.name());
         tell(&name, &verdict, start);
         verdicts.insert(name, verdict);
@@ -292,6 +295,17 @@ fn exceptions() -> Result<Reasons, String> {
 fn listed<T: DeserializeOwned>(file: &str) -> Result<T, String> {
     serde_json::from_str(&read(&format!("{RIG}/{file}"))?)
         .map_err(|error| format!("`{file}` is not as expected: {error}"))
+}
+
+/// As [`judge`]; a scenario that wrote no checks is wrong.
+fn judged(checks: Option<&str>, excepted: &Reasons) -> Result<Verdict, String> {
+    match checks {
+        Some(checks) => judge(checks, excepted),
+        None => Ok(Verdict {
+            wrong: vec!["the suite wrote no checks".to_owned()],
+            ..Verdict::default()
+        }),
+    }
 }
 
 /// A warning counts as wrong: what the suite only recommends, we promise. So does a check that the suite skipped

@@ -41,6 +41,7 @@ cargo xtask COMMAND
   docs --check | --write    generated pages against their generators
   weight                    crates in the tree and size of the binary, against a budget
   conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
+  conformance --through [SCENARIO..]  the official suite at servers of others, directly and through Longhaul
   clients [CLIENT..]        every real client against the built binary, step by step
   servers                   MCP servers of others behind the binary, used by two clients at once
   attacks [--peers] [--write] [ROW..]

@@ -93,6 +93,37 @@ pub(crate) fn python(requirements: &str, name: &str) -> Result<PathBuf, String> 
     Ok(interpreter)
 }
 
+/// The source package of one release of a Python project, unpacked; returns its folder.
+///
+/// # Errors
+/// When `pip` or `tar` fails.
+pub(crate) fn python_source(project: &str, version: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = target()?.join(name);
+    let release = format!("{project}-{version}");
+    once(&folder, &release, || {
+        Program::new("python3")
+            .args([
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--no-binary",
+                project,
+                "--dest",
+            ])
+            .args([&folder])
+            .args([format!("{project}=={version}")])
+            .run()?;
+        Program::new("tar")
+            .args(["xzf", &format!("{release}.tar.gz")])
+            .folder(&folder)
+            .run()
+    })?;
+    Ok(folder.join(release))
+}
+
 /// Does the work unless it was done for the same pins before.
 fn once(folder: &Path, pins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let stamp = folder.join("installed-pins");

@@ -16,7 +16,7 @@ use crate::{
 use super::RIG;
 
 /// What the extension's scenarios begin with. The suite lists them under no revision.
-const EXTENSION: &str = "tasks-";
+pub(super) const EXTENSION: &str = "tasks-";
 
 /// A published version of the protocol.
 #[derive(Clone, Copy, PartialEq)]
@@ -111,13 +111,31 @@ impl Suite {
             .args([&folder])
             .silent()
             .status()?;
-        let written = files(&folder, "checks.json").unwrap_or_default();
-        let Some(file) = written.first() else {
-            return Ok(None);
-        };
-        fs::read_to_string(file)
-            .map(Some)
-            .map_err(|error| format!("cannot read `{}`: {error}", file.display()))
+        checks(&folder)
+    }
+
+    /// Runs one scenario that judges a client, and returns its checks as JSON, or nothing when it wrote none. The command
+    /// is one text; `env` is its environment besides ours.
+    pub(super) fn client(
+        &self,
+        revision: Revision,
+        scenario: &str,
+        command: &str,
+        env: &[(&str, &Path)],
+        results: &Path,
+    ) -> Result<Option<String>, String> {
+        let folder = results.join(revision.name()).join(scenario);
+        let mut program = Program::new(self.npm.node())
+            .args([self.cli()])
+            .args(["client", "--command", command, "--scenario", scenario])
+            .args(["--spec-version", revision.name(), "-o"])
+            .args([&folder])
+            .silent();
+        for (name, value) in env {
+            program = program.env(name, value);
+        }
+        program.status()?;
+        checks(&folder)
     }
 
     /// The scenarios of our own for that revision, one module each.
@@ -141,4 +159,15 @@ impl Suite {
             .env("CONFORMANCE_SUITE", self.npm.folder())
             .output()
     }
+}
+
+/// The checks that a scenario wrote.
+fn checks(folder: &Path) -> Result<Option<String>, String> {
+    let written = files(folder, "checks.json").unwrap_or_default();
+    let Some(file) = written.first() else {
+        return Ok(None);
+    };
+    fs::read_to_string(file)
+        .map(Some)
+        .map_err(|error| format!("cannot read `{}`: {error}", file.display()))
 }
