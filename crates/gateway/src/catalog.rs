@@ -24,7 +24,12 @@ use tokio::sync::watch;
 use crate::config::{Hold, OnAbandon, Prefix, ShowSchema, WAIT_TOOL};
 
 /// What stands between the name of a server and that of its tool.
-pub const BETWEEN: &str = "__";
+const BETWEEN: &str = "__";
+
+/// The name of a server's tool or prompt that begins with the server's own.
+pub fn full_name(server: &str, name: &str) -> String {
+    format!("{server}{BETWEEN}{name}")
+}
 
 /// Every tool, as it is now and as it changes.
 pub struct Catalog {
@@ -75,6 +80,8 @@ pub struct Offered {
     by_name: BTreeMap<String, Arc<Entry>>,
     /// The tools of servers, by the names that they have when every name begins with its server's.
     by_full_name: BTreeMap<String, Arc<Entry>>,
+    /// Every name by which a task may have its tool. The worker asks for them each time that it looks for work.
+    names: Vec<String>,
     relays: Relays,
     versions: Versions,
 }
@@ -273,13 +280,9 @@ impl Parts {
             offered.relays = offered.relays.and(part.beside.relays);
             for tool in &part.tools {
                 let bare = &tool.listing.name;
-                let full = format!("{}{BETWEEN}{bare}", part.server);
+                let full = full_name(&part.server, bare);
                 let begins = self.belongs_to_another(bare, &part.server)
-                    || match part.prefix {
-                        Prefix::Always => true,
-                        Prefix::Never => false,
-                        Prefix::Auto => shared.contains(bare.as_str()),
-                    };
+                    || part.prefix.begins(shared.contains(bare.as_str()));
                 let entry = match begins {
                     true => Arc::new(tool.named(full.clone())),
                     false => Arc::clone(tool),
@@ -291,6 +294,12 @@ impl Parts {
                 }
             }
         }
+        let names: BTreeSet<&String> = offered
+            .by_name
+            .keys()
+            .chain(offered.by_full_name.keys())
+            .collect();
+        offered.names = names.into_iter().cloned().collect();
         offered
     }
 
@@ -340,10 +349,6 @@ impl Tools for Catalog {
     }
 
     fn names(&self) -> Vec<String> {
-        let offered = self.now();
-        let listed = offered.order.iter().map(|entry| &entry.listing.name);
-        let full = offered.by_full_name.keys();
-        let names: BTreeSet<&String> = listed.chain(full).collect();
-        names.into_iter().cloned().collect()
+        self.now().names.clone()
     }
 }

@@ -208,17 +208,7 @@ impl Command {
     /// The program's environment: a few of the server's variables, those that the tool passes, and its own. The
     /// folder of our own program comes last in `PATH`, so that scripts find `longhaul ask`.
     fn env(&self) -> Vec<(OsString, OsString)> {
-        let passed = |name: &OsStr| {
-            let own = self.tool.env_pass.iter().map(String::as_str);
-            ENV_PASSED.iter().copied().chain(own).any(|pass| name == pass)
-        };
-        let mut env: Vec<_> = self
-            .host
-            .env
-            .iter()
-            .filter(|(name, _)| passed(name))
-            .cloned()
-            .collect();
+        let mut env = passed(&self.host.env, &self.tool.env_pass);
         for (name, value) in &self.tool.env {
             env.retain(|(own, _)| own.as_os_str() != name.as_str());
             env.push((name.into(), value.into()));
@@ -340,7 +330,6 @@ impl Command {
     }
 }
 
-/// An empty path stands for the server's own folder.
 /// Where a tool's program is. One written with a slash starts at the folder of the configuration, which need not
 /// be the tool's `cwd`.
 ///
@@ -350,7 +339,17 @@ pub fn program(tool: &config::Tool, shown: &str, path: &OsStr) -> Result<PathBuf
     process::resolve(OsStr::new(shown), path, &absolute(&tool.folder))
 }
 
-fn absolute(path: &Path) -> PathBuf {
+/// What a program gets of the server's own environment: what every program does, and these variables.
+pub(crate) fn passed(env: &[(OsString, OsString)], more: &[String]) -> Vec<(OsString, OsString)> {
+    let passes = |name: &OsStr| {
+        let more = more.iter().map(String::as_str);
+        ENV_PASSED.iter().copied().chain(more).any(|pass| name == pass)
+    };
+    env.iter().filter(|(name, _)| passes(name)).cloned().collect()
+}
+
+/// An empty path stands for the server's own folder.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -361,7 +360,12 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Why a program cannot be started, with every cause.
 fn cannot(error: &dyn std::error::Error) -> String {
-    let mut text = format!("cannot {error}");
+    format!("cannot {}", causes(error))
+}
+
+/// An error with its causes.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         text.push_str(&format!(": {cause}"));

@@ -279,12 +279,17 @@ impl CallTool {
     /// The parameters for the server that has the tool under `name`. Answers and state of an earlier round are
     /// Longhaul's own and not among them.
     pub fn params(&self, name: &str) -> Obj {
-        let mut params = Obj::default();
-        params.set("name", name);
-        params.set_some("arguments", self.arguments.as_ref());
-        params.0.extend(self.rest.0.iter().cloned());
-        params
+        call_params(name, self.arguments.as_ref(), self.rest.clone())
     }
+}
+
+/// As [`CallTool::params`], of a call that was stored in its parts.
+pub fn call_params(name: &str, arguments: Option<&Raw>, rest: Obj) -> Obj {
+    let mut params = Obj::default();
+    params.set("name", name);
+    params.set_some("arguments", arguments);
+    params.0.extend(rest.0);
+    params
 }
 
 /// A request that a server behind answers.

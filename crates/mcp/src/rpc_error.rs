@@ -299,6 +299,11 @@ impl RpcError {
         }
     }
 
+    /// The error object, as every client reads it.
+    pub fn object(&self) -> Obj {
+        crate::shape::error_object(self)
+    }
+
     /// A code and a message without data.
     pub fn plain(code: i64, message: impl Into<Cow<'static, str>>) -> RpcError {
         RpcError {

@@ -71,6 +71,17 @@ choice! {
     kind "one of `auto`, `always`, `never`"
 }
 
+impl Prefix {
+    /// Whether a name begins with its server's, where another server or a command has it, too, or not.
+    pub fn begins(self, is_shared: bool) -> bool {
+        match self {
+            Prefix::Auto => is_shared,
+            Prefix::Always => true,
+            Prefix::Never => false,
+        }
+    }
+}
+
 section! {
     /// One MCP server behind this one: a program (`command`), or an address (`url`).
     Upstream in "servers.NAME" with

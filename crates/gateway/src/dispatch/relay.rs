@@ -23,13 +23,13 @@ use longhaul_mcp::{
 
 use super::{Conversation, Dispatch, held::errored};
 use crate::{
-    catalog::BETWEEN,
+    catalog::full_name,
     changes::Wanted,
     config::{Prefix, written},
     gate::{self, Action, View},
     identity,
     sealed_id::owner_digest,
-    upstream::{Definitions, Outcome, Request, Server, asked, fleet::Member, server},
+    upstream::{Definitions, Outcome, Request, Server, asked, definitions::list, fleet::Member, server},
 };
 
 /// How long a list waits for one server before that one is listed as it was last seen.
@@ -97,7 +97,10 @@ impl Dispatch {
                 (member, items.unwrap_or_else(|| known(&definitions, of).to_vec()))
             })
         });
-        let shared = self.shared_prompts();
+        let shared = match of {
+            Of::Prompts => self.shared_prompts(),
+            Of::Resources | Of::Templates => BTreeSet::new(),
+        };
         let mut all = Vec::new();
         for (member, items) in join_all(asked).await {
             for Item { key, mut raw } in items {
@@ -249,27 +252,9 @@ fn caller(owner: &identity::Caller, session: Option<&Conversation>, client: &Cli
 /// Every page of one server's list; `None` when one could not be had.
 async fn pages(server: &Server, caller: &server::Caller, of: Of) -> Option<Vec<Item>> {
     let mut items = Items::new(of);
-    let mut cursor: Option<String> = None;
-    loop {
-        let params = cursor.map(|cursor| {
-            let mut params = Obj::default();
-            params.set("cursor", &cursor);
-            params
-        });
-        let request = Request {
-            method: of.method().as_str(),
-            params: params.as_ref(),
-            timeout: Some(LIST_TIME),
-            ..Request::default()
-        };
-        let Outcome::Came(Came::Complete(page)) = server.call(caller, request, None, pending()).await else {
-            return None;
-        };
-        cursor = items.add(&page).ok()?;
-        if cursor.is_none() {
-            return Some(items.items);
-        }
-    }
+    let add = |page: &Raw| items.add(page).map_err(|bad| bad.to_string());
+    let listed = list(&(server, caller), of.method().as_str(), LIST_TIME, add).await;
+    listed.ok().map(|()| items.items)
 }
 
 /// How likely a server is to know a resource: 0 where it lists it, 1 where a template fits, 2 elsewhere.
@@ -318,13 +303,8 @@ fn known(definitions: &Definitions, of: Of) -> &[Item] {
 }
 
 fn listed_name(member: &Member, bare: &str, shared: &BTreeSet<String>) -> String {
-    let begins = match member.config.prefix {
-        Prefix::Always => true,
-        Prefix::Never => false,
-        Prefix::Auto => shared.contains(bare),
-    };
-    match begins {
-        true => format!("{}{BETWEEN}{bare}", member.config.name),
+    match member.config.prefix.begins(shared.contains(bare)) {
+        true => full_name(&member.config.name, bare),
         false => bare.to_owned(),
     }
 }

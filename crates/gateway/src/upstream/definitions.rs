@@ -3,7 +3,7 @@
 //! Called by `server` after each dial and each change. A list of tools that cannot be fetched is a failure; the
 //! other lists are empty then.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use longhaul_mcp::{
     canon::{self, Digest},
@@ -20,6 +20,7 @@ use longhaul_mcp::{
 use super::{
     connection::Connection,
     outcome::{Outcome, Request},
+    server::{Caller, Server},
 };
 
 /// How long one page of a list may take.
@@ -66,7 +67,7 @@ impl Definitions {
         let offers = spoken.offers();
         let mut tools = Listing::default();
         if offers.tools {
-            list(connection, "tools/list", |page| {
+            list(connection, "tools/list", PAGE_TIME_MAX, |page| {
                 tools.add(page).map_err(|bad| bad.to_string())
             })
             .await
@@ -86,7 +87,7 @@ impl Definitions {
                 continue;
             }
             let method = of.method().as_str();
-            let fetched = list(connection, method, |page| {
+            let fetched = list(connection, method, PAGE_TIME_MAX, |page| {
                 items.add(page).map_err(|bad| bad.to_string())
             });
             if let Err((why, _)) = fetched.await {
@@ -179,10 +180,31 @@ impl Definitions {
     }
 }
 
-/// Fetches the pages of a list, until the last. An error says whether the server does not answer any more.
-async fn list(
-    connection: &Connection,
+/// Whoever the pages of a list are asked of.
+pub(crate) trait Asked: Sync {
+    /// One request and what comes of it.
+    fn ask(&self, request: Request<'_>) -> impl Future<Output = Outcome> + Send;
+}
+
+impl Asked for Connection {
+    fn ask(&self, request: Request<'_>) -> impl Future<Output = Outcome> + Send {
+        self.request(request, None, pending())
+    }
+}
+
+/// A server, in the name of one caller.
+impl Asked for (&Server, &Caller) {
+    fn ask(&self, request: Request<'_>) -> impl Future<Output = Outcome> + Send {
+        self.0.call(self.1, request, None, pending())
+    }
+}
+
+/// Fetches the pages of a list from `asked`, until the last; each may take `page_time`. An error says whether the server
+/// does not answer any more.
+pub(crate) async fn list(
+    asked: &impl Asked,
     method: &str,
+    page_time: Duration,
     mut add: impl FnMut(&Raw) -> Result<Option<String>, String>,
 ) -> Result<(), (String, bool)> {
     let mut cursor: Option<String> = None;
@@ -195,10 +217,10 @@ async fn list(
         let request = Request {
             method,
             params: params.as_ref(),
-            timeout: Some(PAGE_TIME_MAX),
+            timeout: Some(page_time),
             ..Request::default()
         };
-        let outcome = connection.request(request, None, std::future::pending()).await;
+        let outcome = asked.ask(request).await;
         let Outcome::Came(Came::Complete(page)) = outcome else {
             return Err((outcome.why(), matches!(outcome, Outcome::TimedOut)));
         };

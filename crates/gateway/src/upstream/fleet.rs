@@ -6,7 +6,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -38,7 +38,7 @@ use super::{
 use crate::{
     admin::api,
     catalog::{Beside, Catalog, Entry},
-    command::ENV_PASSED,
+    command,
     config::{self, Config, Isolation, Protocol, Upstream},
 };
 
@@ -254,7 +254,7 @@ struct Where {
 impl Where {
     async fn look_up(&self) -> Result<Place, Unreadable> {
         let config = &self.config;
-        let folder = absolute(&config.folder);
+        let folder = command::absolute(&config.folder);
         let elsewhere = Elsewhere {
             env: &self.env,
             folder: &folder,
@@ -270,7 +270,7 @@ impl Where {
                 headers,
             }));
         }
-        let mut env = self.passed();
+        let mut env = command::passed(&self.env, &config.env_pass);
         for (name, written) in &config.env.0 {
             let value = elsewhere.value(written).await?;
             env.retain(|(own, _)| own.as_os_str() != name.as_str());
@@ -280,26 +280,13 @@ impl Where {
         let program = Program {
             server: config.name.clone(),
             command: words.map(OsString::from).collect(),
-            cwd: absolute(config.cwd.as_ref().unwrap_or(&config.folder)),
+            cwd: command::absolute(config.cwd.as_ref().unwrap_or(&config.folder)),
             folder,
             env,
             memory_max: config.memory_max.map(|bytes| bytes.0),
             nice: u8::try_from(config.nice).unwrap_or(0),
         };
         Ok(Place::Program(program, Arc::clone(&self.host)))
-    }
-
-    /// What a program gets of the server's own environment.
-    fn passed(&self) -> Vec<(OsString, OsString)> {
-        let passes = |name: &OsStr| {
-            let own = self.config.env_pass.iter().map(String::as_str);
-            ENV_PASSED.iter().copied().chain(own).any(|pass| name == pass)
-        };
-        self.env
-            .iter()
-            .filter(|(name, _)| passes(name))
-            .cloned()
-            .collect()
     }
 }
 
@@ -309,16 +296,7 @@ impl Where {
 /// Why it cannot be started.
 pub fn program(server: &Upstream, path: &OsStr) -> Result<PathBuf, Unstartable> {
     let program = server.command.0.first().ok_or(Unstartable::Empty)?;
-    process::resolve(OsStr::new(program), path, &absolute(&server.folder))
-}
-
-fn absolute(path: &Path) -> PathBuf {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    process::resolve(OsStr::new(program), path, &command::absolute(&server.folder))
 }
 
 /// Keeps the catalog as a server defines its tools.

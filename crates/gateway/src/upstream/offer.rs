@@ -13,7 +13,7 @@ use longhaul_engine::tool::Tool;
 use longhaul_mcp::{
     client::tools::Definition,
     frame::Raw,
-    reply::{self, TaskSupport},
+    reply::TaskSupport,
     request::{Answers, ToolRule},
 };
 
@@ -108,16 +108,7 @@ impl<'a> Settings<'a> {
 pub fn entry(definition: &Definition, settings: Settings<'_>, tasks: &Tasks, work: Arc<dyn Tool>) -> Entry {
     let support = settings.support();
     Entry {
-        listing: reply::Tool {
-            name: definition.name.clone(),
-            title: definition.title.clone(),
-            description: definition.description.clone(),
-            input_schema: definition.input_schema.clone(),
-            output_schema: definition.output_schema.clone(),
-            annotations: definition.annotations,
-            task_support: support,
-            relayed: Some(definition.raw.clone()),
-        },
+        listing: definition.listing(&definition.name, support, true),
         rule: ToolRule {
             requires_task: support == TaskSupport::Required && !settings.asks_first(),
             ..definition.rule(support)

@@ -25,6 +25,7 @@ use super::{
     link::{Lost, Why},
     subscription,
 };
+use crate::command::causes;
 
 /// How long a caller waits for the next try to open a connection, rather than being told that the last one failed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -581,17 +582,6 @@ impl Slots {
     fn remove(&mut self, id: u64) {
         self.live.retain(|_, slot| slot.id != id);
     }
-}
-
-/// An error with its causes.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 /// A fifth more or less, so that servers that failed together are not tried together.

@@ -13,8 +13,7 @@ use longhaul_mcp::{
     client::{self, result::Came},
     frame::{Obj, Raw},
     header::Mirror,
-    request::{Answers, LogLevel},
-    rpc_error::Data,
+    request::{Answers, LogLevel, call_params},
     url_rule::Reach,
 };
 use serde_json::json;
@@ -155,16 +154,9 @@ impl Relayed {
 
     /// The parameters as the client wrote them, under the name that the tool has there.
     fn params(&self, call: &Call, rest: Option<Raw>) -> Obj {
-        let mut params = Obj::default();
-        params.set("name", &self.name);
-        if let Some(arguments) = call.args.bytes().and_then(|bytes| Raw::parse_bytes(bytes).ok()) {
-            params.set("arguments", &arguments);
-        }
-        let rest = rest.and_then(|rest| rest.read::<Obj>().ok()).unwrap_or_default();
-        for (name, value) in rest.0 {
-            params.0.push((name, value));
-        }
-        params
+        let arguments = call.args.bytes().and_then(|bytes| Raw::parse_bytes(bytes).ok());
+        let rest = rest.and_then(|rest| rest.read().ok()).unwrap_or_default();
+        call_params(&self.name, arguments.as_ref(), rest)
     }
 
     fn finish(&self, outcome: Outcome) -> Finish {
@@ -258,16 +250,7 @@ fn pass_on(context: &Context, event: Event) {
 }
 
 fn errored(error: &RpcError) -> Finish {
-    let mut object = Obj::default();
-    object.set("code", &error.code);
-    object.set("message", &*error.message);
-    match &error.data {
-        Data::None => {}
-        Data::Refusal(refusal) => object.set("data", refusal),
-        Data::Raw(data) => object.set("data", data),
-        Data::Whole(error) => object.clone_from(error),
-    }
     Finish::Errored {
-        body: Body::new(object.to_raw().text().as_bytes()),
+        body: Body::new(error.object().to_raw().text().as_bytes()),
     }
 }

@@ -25,9 +25,10 @@ use super::{
     definitions::Definitions,
     dial::{Ours, Place},
     outcome::{Event, Failed, Outcome, Request, Unsent},
-    pool::{Key, Live, Plan, Pool, Pushed, Told, Untaken, causes},
+    pool::{Key, Live, Plan, Pool, Pushed, Told, Untaken},
     subscription::Subscription,
 };
+use crate::command::causes;
 
 /// How long a change of a list is waited for to be the last of many.
 pub const SETTLE: Duration = Duration::from_millis(200);
