@@ -4,7 +4,7 @@
 //! With `--stdio` its end is that of standard input; in the background it ends when nobody needs it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
     io::{self, IsTerminal},
@@ -158,9 +158,12 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         .await
         .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
 
-    let known = dispatch::known(engine.store())
-        .await
-        .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
+    let known = match config.servers.is_empty() {
+        true => BTreeMap::new(),
+        false => dispatch::known(engine.store())
+            .await
+            .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?,
+    };
     let (fleet, changed) = Fleet::open(&fleet::Setup {
         config: &config,
         host: stdio_host(&config, &host),
@@ -168,7 +171,11 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         known: &|name| known.get(name).cloned(),
         catalog: Arc::clone(&catalog),
     });
-    if !required(&fleet).await? {
+    // Until somebody listens for it, the order to stop ends the process at once; from then on it must be heard.
+    let mut told = None;
+    if config.servers.values().any(|server| server.required)
+        && !required(&fleet, told.insert(Told::listen()?)).await
+    {
         return Ok(Exit::Done);
     }
     let (socket, starting) = match flags.replace {
@@ -204,7 +211,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
             .then(|| Duration::from_millis(config.server.idle_exit.0)),
         stdio: flags.stdio,
     };
-    let ended = run(engine, server, life).await;
+    let ended = run(engine, server, life, told).await;
     fleet.close().await;
     if ended.is_ok() {
         // One that still holds a record is of work that could not be ended.
@@ -245,8 +252,8 @@ struct Life {
 }
 
 /// Serves and waits for the end.
-async fn run(engine: Engine, server: Server, life: Life) -> Outcome {
-    let mut told = Told::listen()?;
+async fn run(engine: Engine, server: Server, life: Life, told: Option<Told>) -> Outcome {
+    let mut told = told.map_or_else(Told::listen, Ok)?;
     let control = server.control();
     let mut serving = tokio::spawn(server.serve(LAST_REQUESTS));
     let broken =
@@ -491,13 +498,12 @@ fn stdio_host(config: &Config, host: &Host) -> upstream::stdio::Host {
 }
 
 /// Waits for the servers without which this one is not ready. False when it was told to stop meanwhile.
-async fn required(fleet: &Fleet) -> Result<bool, Failure> {
-    let mut told = Told::listen()?;
+async fn required(fleet: &Fleet, told: &mut Told) -> bool {
     tokio::select! {
-        () = fleet.required() => Ok(true),
+        () = fleet.required() => true,
         () = told.stop() => {
             fleet.close().await;
-            Ok(false)
+            false
         }
     }
 }
