@@ -19,6 +19,7 @@ mod polls;
 mod relay;
 mod returning;
 mod rounds;
+mod servers;
 mod sessions;
 mod tasks;
 mod wait;

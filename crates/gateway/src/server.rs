@@ -24,7 +24,7 @@ use crate::{
     local::{links::Links, page, pipe, socket},
     sealed_id::Keys,
     stdio::{self, Stdio},
-    upstream::fleet::{Changed, Fleet},
+    upstream::{fleet::Fleet, offer::Changed},
     view,
 };
 

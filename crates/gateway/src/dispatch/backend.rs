@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::{
     Dispatch,
     answers::{Unsettled, last_words},
-    store_reply,
+    servers, store_reply,
 };
 use crate::{
     admin::{Backend, Entrance, Error, Peer, Reply, Who, api},
@@ -165,7 +165,7 @@ impl Backend for Dispatch {
         Box::pin(async move {
             self.permit(Action::List, &caller(peer), None)?;
             Ok(api::Servers {
-                servers: self.inner.fleet.status(),
+                servers: self.inner.fleet.members().iter().map(servers::status).collect(),
             })
         })
     }
@@ -173,7 +173,8 @@ impl Backend for Dispatch {
     fn restart_server(&self, peer: Peer, name: String) -> Reply<'_, api::Server> {
         Box::pin(async move {
             self.permit(Action::Operate, &caller(peer), None)?;
-            self.inner.fleet.restart(&name).await.ok_or_else(|| {
+            let restarted = self.inner.fleet.restart(&name).await;
+            restarted.map(servers::status).ok_or_else(|| {
                 Error::new(
                     404,
                     -32602,

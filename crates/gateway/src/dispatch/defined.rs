@@ -13,7 +13,7 @@ use super::Dispatch;
 use crate::{
     gate::{self, Action, View},
     identity::{Caller, Origin},
-    upstream::{definitions::Definitions, fleet::Changed},
+    upstream::{definitions::Definitions, offer::Changed},
 };
 
 /// The tenant of what belongs to the server as a whole.

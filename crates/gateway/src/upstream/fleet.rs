@@ -1,45 +1,29 @@
-//! All servers behind this one: opened from the configuration, their tools kept in the catalog, and the way to
-//! whichever of them answers a request.
+//! All servers behind this one, opened from the configuration, and the way to whichever of them answers a request.
 //!
-//! Made by the binary before dispatch, which holds it. It keeps no list of its own: what a server defines is asked of
-//! the server each time.
+//! Made by the binary before dispatch, which holds it. It keeps no copy of what a server defines: that is asked of the
+//! server each time.
 
-use std::{
-    ffi::{OsStr, OsString},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use longhaul_core::Millis;
-use longhaul_engine::{
-    clock,
-    process::{self, Unstartable},
-};
+use longhaul_engine::clock;
 use longhaul_mcp::{
-    canon,
-    client::{self, Era, Kind, dial::Choice, list::Item},
-    frame::{Obj, Raw},
-    reply::Relays,
+    client::{self, Kind, dial::Choice},
     request::Answers,
 };
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    credentials::{Elsewhere, Unreadable},
     definitions::Definitions,
     dial::{LookUp, Ours, Place},
-    http::Remote,
-    offer::{self, Settings},
-    relayed::Relayed,
+    offer::{Changed, Offering},
+    place::Where,
     server::{self, Server, Spec, State},
-    stdio::{Host, Program},
+    stdio::Host,
 };
 use crate::{
-    admin::api,
-    catalog::{Beside, Catalog, Entry},
-    command,
-    config::{self, Config, Isolation, Protocol, Upstream},
+    catalog::Catalog,
+    config::{Config, Isolation, Protocol, Upstream},
 };
 
 /// How long a restart waits for the server to be reached or not.
@@ -53,7 +37,7 @@ pub struct Setup<'a> {
     pub config: &'a Config,
     /// What runs programs.
     pub host: Host,
-    /// The server's own environment; each program gets a part of it.
+    /// Longhaul's own environment; each program gets a part of it.
     pub env: Vec<(OsString, OsString)>,
     /// What each server defined when it was last seen, as [`Definitions::encode`] wrote it.
     pub known: &'a dyn Fn(&str) -> Option<Definitions>,
@@ -74,14 +58,6 @@ pub struct Member {
     /// `None` for one that is not to be started.
     pub server: Option<Server>,
     changed_at: watch::Receiver<Millis>,
-}
-
-/// What a server newly defines, to be kept until the next start.
-pub struct Changed {
-    /// The server.
-    pub server: String,
-    /// What it defines now.
-    pub definitions: Arc<Definitions>,
 }
 
 impl Fleet {
@@ -128,13 +104,8 @@ impl Fleet {
         self.servers().find(|server| server.name() == name)
     }
 
-    /// How every server is, for the person who configured them.
-    pub fn status(&self) -> Vec<api::Server> {
-        self.members.iter().map(Member::status).collect()
-    }
-
     /// Starts a server anew, and waits until it was reached or could not be. `None` when there is no such server.
-    pub async fn restart(&self, name: &str) -> Option<api::Server> {
+    pub async fn restart(&self, name: &str) -> Option<&Member> {
         let member = self.members.iter().find(|member| member.config.name == name)?;
         if let Some(server) = &member.server {
             let mut state = server.watch_state();
@@ -148,7 +119,7 @@ impl Fleet {
             };
             let _late = tokio::time::timeout(RESTART_MAX, settled).await;
         }
-        Some(member.status())
+        Some(member)
     }
 
     /// The session of this caller has ended.
@@ -169,6 +140,13 @@ impl Fleet {
     /// Ends all of them. Returns when nothing of them is left, or that cannot be confirmed.
     pub async fn close(&self) {
         futures_util::future::join_all(self.servers().map(Server::close)).await;
+    }
+}
+
+impl Member {
+    /// Since when its state is what it is.
+    pub fn state_since(&self) -> Millis {
+        *self.changed_at.borrow()
     }
 }
 
@@ -243,147 +221,6 @@ impl Setup<'_> {
     }
 }
 
-/// How a server is reached, as far as the configuration says it.
-#[derive(Clone)]
-struct Where {
-    config: Arc<Upstream>,
-    host: Arc<Host>,
-    env: Arc<[(OsString, OsString)]>,
-}
-
-impl Where {
-    async fn look_up(&self) -> Result<Place, Unreadable> {
-        let config = &self.config;
-        let folder = command::absolute(&config.folder);
-        let elsewhere = Elsewhere {
-            env: &self.env,
-            folder: &folder,
-            host: &self.host,
-        };
-        if let Some(url) = &config.url {
-            let mut headers = Vec::new();
-            for (name, written) in &config.headers.0 {
-                headers.push((name.clone(), elsewhere.value(written).await?));
-            }
-            return Ok(Place::Remote(Remote {
-                url: url.clone(),
-                headers,
-            }));
-        }
-        let mut env = command::passed(&self.env, &config.env_pass);
-        for (name, written) in &config.env.0 {
-            let value = elsewhere.value(written).await?;
-            env.retain(|(own, _)| own.as_os_str() != name.as_str());
-            env.push((name.into(), value.into()));
-        }
-        let words = config.command.0.iter().chain(&config.args);
-        let program = Program {
-            server: config.name.clone(),
-            command: words.map(OsString::from).collect(),
-            cwd: command::absolute(config.cwd.as_ref().unwrap_or(&config.folder)),
-            folder,
-            env,
-            memory_max: config.memory_max.map(|bytes| bytes.0),
-            nice: u8::try_from(config.nice).unwrap_or(0),
-        };
-        Ok(Place::Program(program, Arc::clone(&self.host)))
-    }
-}
-
-/// Where the program of a server is, which is none at a URL.
-///
-/// # Errors
-/// Why it cannot be started.
-pub fn program(server: &Upstream, path: &OsStr) -> Result<PathBuf, Unstartable> {
-    let program = server.command.0.first().ok_or(Unstartable::Empty)?;
-    process::resolve(OsStr::new(program), path, &command::absolute(&server.folder))
-}
-
-/// Keeps the catalog as a server defines its tools.
-struct Offering {
-    server: Server,
-    config: Arc<Upstream>,
-    tasks: config::Tasks,
-    result_max: u64,
-    question_max: u64,
-    catalog: Arc<Catalog>,
-}
-
-impl Offering {
-    async fn follow(self, changes: mpsc::Sender<Changed>) {
-        let mut defined = self.server.watch();
-        let mut is_first = defined.borrow().is_some();
-        let name = self.server.name().to_owned();
-        loop {
-            let definitions = defined.borrow_and_update().clone();
-            if let Some(definitions) = definitions {
-                self.catalog
-                    .offer(&name, self.entries(&definitions), beside(&definitions));
-                // What was known from the last run is stored already.
-                if !is_first {
-                    let changed = Changed {
-                        server: name.clone(),
-                        definitions,
-                    };
-                    let _nobody_stores_it = changes.send(changed).await;
-                }
-            }
-            is_first = false;
-            if defined.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn entries(&self, definitions: &Definitions) -> Vec<Entry> {
-        let tools = definitions.tools.iter();
-        tools
-            .filter_map(|definition| {
-                let settings = Settings::of(&self.config, &definition.name);
-                if settings.is_hidden() {
-                    return None;
-                }
-                let work = Relayed {
-                    server: self.server.clone(),
-                    name: definition.name.clone(),
-                    mirrors: definition.mirrors.clone().into(),
-                    timeout: settings.timeout(),
-                    concurrency: settings.concurrency(),
-                    result_max: self.result_max,
-                    question_max: self.question_max,
-                };
-                Some(offer::entry(definition, settings, &self.tasks, Arc::new(work)))
-            })
-            .collect()
-    }
-}
-
-/// What there is of a server beside tools.
-fn beside(definitions: &Definitions) -> Beside {
-    let offers = definitions.spoken.offers();
-    let digest = |lists: &[&[Item]]| {
-        let items = lists.iter().flat_map(|list| list.iter());
-        let texts: Vec<Raw> = items.map(|item| item.raw.to_raw()).collect();
-        Raw::of(&texts)
-            .ok()
-            .and_then(|texts| canon::digest(&texts).ok())
-            .unwrap_or_default()
-    };
-    Beside {
-        relays: Relays {
-            prompts: offers.prompts,
-            // Lists are fetched again when a server comes back, whether it tells of changes or not.
-            prompts_change: offers.prompts,
-            resources: offers.resources,
-            resources_change: offers.resources,
-            subscribe: false,
-            completions: offers.completions,
-        },
-        prompts: digest(&[&definitions.prompts]),
-        resources: digest(&[&definitions.resources, &definitions.templates]),
-    }
-}
-
 /// Notes when a server's state changed last.
 async fn follow_state(mut state: watch::Receiver<State>, changed: watch::Sender<Millis>) {
     let mut last = std::mem::discriminant(&*state.borrow_and_update());
@@ -394,85 +231,4 @@ async fn follow_state(mut state: watch::Receiver<State>, changed: watch::Sender<
             changed.send_replace(clock::now());
         }
     }
-}
-
-impl Member {
-    fn status(&self) -> api::Server {
-        let config = &self.config;
-        let reached_by = match &config.url {
-            Some(url) => without_query(url),
-            None => config
-                .command
-                .0
-                .iter()
-                .map(|word| without_value(word))
-                .collect::<Vec<_>>()
-                .join(" "),
-        };
-        let definitions = self.server.as_ref().and_then(Server::definitions);
-        let (state, why, stderr) = match self.server.as_ref().map(Server::state) {
-            None => (api::ServerState::Disabled, None, String::new()),
-            Some(State::Starting) => (api::ServerState::Starting, None, String::new()),
-            Some(State::Ready) => (api::ServerState::Ready, None, String::new()),
-            Some(State::Degraded { why, stderr, .. }) => (api::ServerState::Degraded, Some(why), stderr),
-            Some(State::Closed) => (
-                api::ServerState::Degraded,
-                Some("it was closed".to_owned()),
-                String::new(),
-            ),
-        };
-        let spoken = definitions.as_ref().map(|definitions| &definitions.spoken);
-        api::Server {
-            name: config.name.clone(),
-            state,
-            reached_by,
-            calls_itself: spoken.and_then(|spoken| calls_itself(spoken.server_info.as_ref()?)),
-            protocol: spoken.map(|spoken| Era::version(spoken.era).to_owned()),
-            tools: definitions.as_ref().map_or(0, |definitions| {
-                u32::try_from(definitions.tools.len()).unwrap_or(u32::MAX)
-            }),
-            left_out: definitions.as_ref().map(left_out).unwrap_or_default(),
-            processes: self
-                .server
-                .as_ref()
-                .map_or(0, |server| u32::try_from(server.count()).unwrap_or(u32::MAX)),
-            processes_max: config.processes_max,
-            for_ms: clock::now().since(*self.changed_at.borrow()).0,
-            why,
-            stderr,
-        }
-    }
-}
-
-/// An address as it may be shown: a key may stand behind its `?`.
-fn without_query(url: &str) -> String {
-    match url.split_once(['?', '#']) {
-        Some((address, _)) => format!("{address}?…"),
-        None => url.to_owned(),
-    }
-}
-
-/// An argument as it may be shown: a token may stand behind its `=`.
-fn without_value(word: &str) -> String {
-    match word.split_once('=') {
-        Some((option, _)) if option.starts_with('-') => format!("{option}=…"),
-        Some(_) | None => word.to_owned(),
-    }
-}
-
-fn left_out(definitions: &Arc<Definitions>) -> Vec<String> {
-    let dropped = definitions.dropped.iter();
-    dropped
-        .map(|dropped| match &dropped.name {
-            Some(name) => format!("{name}: {}", dropped.why),
-            None => format!("a tool without a name: {}", dropped.why),
-        })
-        .collect()
-}
-
-fn calls_itself(info: &Obj) -> Option<String> {
-    let name: String = info.get("title").or_else(|| info.get("name"))?;
-    let version: Option<String> = info.get("version");
-    let text = format!("{name} {}", version.unwrap_or_default());
-    Some(longhaul_mcp::clean(text.trim(), 100))
 }

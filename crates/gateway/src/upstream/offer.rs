@@ -1,7 +1,8 @@
-//! What this server offers of the tools of a server behind it: a definition and the settings, as a catalog's entry.
+//! What Longhaul offers of a server behind it: definitions and settings, as entries of the catalog, kept as the server
+//! defines its tools.
 //!
-//! Called each time that the list of a server's tools was read. It changes nothing in a definition: the edges make
-//! the few edits that docs/reference/relay.md lists.
+//! `fleet` starts one [`Offering`] for each server. It changes nothing in a definition: the edges make the few edits that
+//! docs/reference/relay.md lists.
 
 use std::sync::Arc;
 
@@ -11,16 +12,119 @@ use longhaul_core::{
 };
 use longhaul_engine::tool::Tool;
 use longhaul_mcp::{
-    client::tools::Definition,
+    canon,
+    client::{list::Item, tools::Definition},
     frame::Raw,
-    reply::TaskSupport,
+    reply::{Relays, TaskSupport},
     request::{Answers, ToolRule},
 };
+use tokio::sync::mpsc;
 
+use super::{definitions::Definitions, relayed::Relayed, server::Server};
 use crate::{
-    catalog::{Arguments, Entry, Holding},
+    catalog::{Arguments, Beside, Catalog, Entry, Holding},
     config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
 };
+
+/// What a server newly defines, to be kept until the next start.
+pub struct Changed {
+    /// The server.
+    pub server: String,
+    /// What it defines now.
+    pub definitions: Arc<Definitions>,
+}
+
+/// Keeps the catalog as a server defines its tools.
+pub(super) struct Offering {
+    /// The server.
+    pub server: Server,
+    /// Its settings.
+    pub config: Arc<Upstream>,
+    /// What holds for every task.
+    pub tasks: Tasks,
+    /// The largest result that is kept, in bytes.
+    pub result_max: u64,
+    /// The largest question that is passed on, in bytes.
+    pub question_max: u64,
+    /// Where the tools are offered.
+    pub catalog: Arc<Catalog>,
+}
+
+impl Offering {
+    /// Offers what is defined now and after each change, and tells of the changes, for as long as the server is there.
+    pub(super) async fn follow(self, changes: mpsc::Sender<Changed>) {
+        let mut defined = self.server.watch();
+        let mut is_first = defined.borrow().is_some();
+        let name = self.server.name().to_owned();
+        loop {
+            let definitions = defined.borrow_and_update().clone();
+            if let Some(definitions) = definitions {
+                self.catalog
+                    .offer(&name, self.entries(&definitions), beside(&definitions));
+                // What was known from the last run is stored already.
+                if !is_first {
+                    let changed = Changed {
+                        server: name.clone(),
+                        definitions,
+                    };
+                    let _nobody_stores_it = changes.send(changed).await;
+                }
+            }
+            is_first = false;
+            if defined.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn entries(&self, definitions: &Definitions) -> Vec<Entry> {
+        let tools = definitions.tools.iter();
+        tools
+            .filter_map(|definition| {
+                let settings = Settings::of(&self.config, &definition.name);
+                if settings.is_hidden() {
+                    return None;
+                }
+                let work = Relayed {
+                    server: self.server.clone(),
+                    name: definition.name.clone(),
+                    mirrors: definition.mirrors.clone().into(),
+                    timeout: settings.timeout(),
+                    concurrency: settings.concurrency(),
+                    result_max: self.result_max,
+                    question_max: self.question_max,
+                };
+                Some(entry(definition, settings, &self.tasks, Arc::new(work)))
+            })
+            .collect()
+    }
+}
+
+/// What there is of a server beside tools.
+fn beside(definitions: &Definitions) -> Beside {
+    let offers = definitions.spoken.offers();
+    let digest = |lists: &[&[Item]]| {
+        let items = lists.iter().flat_map(|list| list.iter());
+        let texts: Vec<Raw> = items.map(|item| item.raw.to_raw()).collect();
+        Raw::of(&texts)
+            .ok()
+            .and_then(|texts| canon::digest(&texts).ok())
+            .unwrap_or_default()
+    };
+    Beside {
+        relays: Relays {
+            prompts: offers.prompts,
+            // Lists are fetched again when a server comes back, whether it tells of changes or not.
+            prompts_change: offers.prompts,
+            resources: offers.resources,
+            resources_change: offers.resources,
+            subscribe: false,
+            completions: offers.completions,
+        },
+        prompts: digest(&[&definitions.prompts]),
+        resources: digest(&[&definitions.resources, &definitions.templates]),
+    }
+}
 
 /// The settings of one tool: what is said of it, else what is said of its server.
 #[derive(Clone, Copy, Debug)]

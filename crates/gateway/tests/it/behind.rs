@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use longhaul_gateway::{admin::api::ServerState, dispatch::Settings, upstream::server::State};
+use longhaul_gateway::{dispatch::Settings, upstream::server::State};
 use serde_json::{Value, json};
 
 use crate::{
@@ -258,7 +258,8 @@ async fn a_server_that_is_started_anew_is_another_process() {
     let first = world.call(&Client::without_tasks(), "pid", json!({})).await;
     let restarted = tokio::time::timeout(Duration::from_secs(30), world.fleet.restart("fixture"));
     let server = restarted.await.expect("it waits no longer than it must");
-    assert_eq!(server.expect("it is configured").state, ServerState::Ready);
+    let server = &server.expect("it is configured").server;
+    assert_eq!(server.as_ref().expect("it is started").state(), State::Ready);
     let second = world.call(&Client::without_tasks(), "pid", json!({})).await;
     assert_ne!(said(first.result()), said(second.result()));
     assert!(world.fleet.restart("another").await.is_none());

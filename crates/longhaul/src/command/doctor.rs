@@ -304,7 +304,7 @@ fn programs(loaded: &Loaded, rows: &mut Vec<Row>) {
             continue;
         };
         let name = line(&server.name);
-        match upstream::fleet::program(server, &path) {
+        match upstream::place::program(server, &path) {
             Ok(found) => rows.push(row("server", format!("{name}: {}", found.display()))),
             Err(error) => rows.push(broken(
                 "server",
