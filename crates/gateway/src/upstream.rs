@@ -15,6 +15,7 @@
 //! nothing of them outlives this process.
 
 pub(crate) mod asked;
+pub mod back_off;
 pub mod connection;
 pub mod credentials;
 pub mod definitions;

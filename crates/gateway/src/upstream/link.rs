@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use longhaul_mcp::client::{Carrier, Sent};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::{http, stdio};
 
@@ -256,6 +256,14 @@ impl Inlet {
             Inlet::Stdio(inlet) => inlet.close(why).await,
             Inlet::Http(inlet) => inlet.close(why).await,
         }
+    }
+}
+
+/// Waits for a moment, or for ever where there is none.
+pub(super) async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    back_off::BackOff,
     connection::Connection,
     dial::{self, Ours, Place, Unopened},
     link::{Lost, Why},
@@ -31,8 +32,6 @@ use crate::command::causes;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a caller waits for a connection: to be opened, or to become free.
 pub const TAKE_MAX: Duration = Duration::from_secs(300);
-/// The pause after a failure: the first, and the longest. Each is twice the one before, give or take a fifth.
-pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// A connection that was lost sooner than this after it was opened counts as a failure.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// A connection that serves one caller is not ended for another caller's sake before it was idle for so long.
@@ -134,7 +133,7 @@ struct Slots {
     next_id: u64,
     /// The generation that answered last (B-17).
     kind: Option<Kind>,
-    failing: Failing,
+    back_off: BackOff,
     closed: bool,
 }
 
@@ -146,16 +145,6 @@ struct Slot {
     since: Millis,
     /// Nobody comes back for it.
     is_left: bool,
-}
-
-/// Failures in a row. A server that fails again and again answers in between, so a row ends with time alone.
-#[derive(Default)]
-struct Failing {
-    /// The last pause, and when it was over.
-    last: Option<(Duration, Instant)>,
-    /// When the next try may be made.
-    until: Option<Instant>,
-    why: String,
 }
 
 /// A connection in use. Dropping it gives it back.
@@ -274,8 +263,8 @@ impl Pool {
             }
         }
         let soon = Instant::now() + PATIENCE;
-        if *key != Key::Spare && slots.failing.until.is_some_and(|until| until > soon) {
-            return Err(Untaken::Later(slots.failing.why.clone()));
+        if *key != Key::Spare && slots.back_off.until().is_some_and(|until| until > soon) {
+            return Err(Untaken::Later(slots.back_off.why().to_owned()));
         }
         if slots.count() < self.plan.processes_max {
             return Ok(Found::Opening(self.open(&mut slots, key.clone())));
@@ -313,7 +302,7 @@ impl Pool {
         let (done, opening) = watch::channel(None);
         slots.opening.insert(key.clone(), opening.clone());
         slots.next_id += 1;
-        let (id, until) = (slots.next_id, slots.failing.until);
+        let (id, until) = (slots.next_id, slots.back_off.until());
         let choice = match (self.plan.choice, slots.kind) {
             (Choice::Find { .. }, Some(first)) => Choice::Find { first },
             (choice @ (Choice::Find { .. } | Choice::Only(_)), _) => choice,
@@ -462,27 +451,17 @@ impl Pool {
 
     /// It answers.
     pub(super) fn succeeded(&self) {
-        self.slots().failing.until = None;
+        self.slots().back_off.succeeded();
     }
 
     /// The next try is made later than the last.
     pub(super) fn failed(&self, why: &str) {
-        let mut slots = self.slots();
-        let (first, longest) = BACK_OFF;
-        let now = Instant::now();
-        let in_a_row = slots.failing.last.filter(|(_, over)| now < *over + longest);
-        let pause = in_a_row.map_or(first, |(pause, _)| (pause * 2).min(longest));
-        let until = now + shaken(pause);
-        slots.failing = Failing {
-            last: Some((pause, until)),
-            until: Some(until),
-            why: why.to_owned(),
-        };
+        self.slots().back_off.failed(why, Instant::now());
     }
 
     /// When the next try may be made.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.slots().failing.until
+        self.slots().back_off.until()
     }
 
     pub(super) fn live(&self) -> Vec<Live> {
@@ -528,7 +507,7 @@ impl Pool {
     pub(super) async fn end_all(self: &Arc<Self>) {
         let connections: Vec<Connection> = {
             let mut slots = self.slots();
-            slots.failing = Failing::default();
+            slots.back_off = BackOff::default();
             let live = std::mem::take(&mut slots.live);
             slots.ending += live.len();
             live.into_values().map(|slot| slot.connection).collect()
@@ -582,14 +561,6 @@ impl Slots {
     fn remove(&mut self, id: u64) {
         self.live.retain(|_, slot| slot.id != id);
     }
-}
-
-/// A fifth more or less, so that servers that failed together are not tried together.
-fn shaken(pause: Duration) -> Duration {
-    let mut byte = [128];
-    // Without randomness the pause is as it is.
-    let _none = getrandom::fill(&mut byte);
-    pause.mul_f64(0.8 + 0.4 * f64::from(byte[0]) / 255.0)
 }
 
 async fn stop_idle(pool: Weak<Pool>, idle_stop: Duration) {

@@ -13,9 +13,9 @@ use std::{
 use longhaul_engine::process::{
     self, Ended, Exit, Fact, Facts, Input, Limits, Lines, Orders, Reason, Shim, Spec, Stream, Unstartable,
 };
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
-use super::link::{FRAME_MAX, Heard, Lost, Noise, STDERR_MAX, Via, Why, reply_to, reply_to_at_end};
+use super::link::{FRAME_MAX, Heard, Lost, Noise, STDERR_MAX, Via, Why, at, reply_to, reply_to_at_end};
 
 /// How long a program may take to end after the end of its input, before it is told to with TERM.
 pub const EOF_WAIT: Duration = Duration::from_secs(2);
@@ -287,13 +287,6 @@ impl Inlet {
             stderr: String::from_utf8_lossy(&ended.error_tail).into_owned(),
             confirmed: ended.confirmed,
         }
-    }
-}
-
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

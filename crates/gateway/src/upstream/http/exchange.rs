@@ -1,11 +1,8 @@
 //! One request over HTTP, and what comes of it: a reply, a stream that is read and resumed, or a reason.
 //!
-//! Started by the link for each request, and used by it for the stream of the session. It never sends a request twice.
+//! Started by the link for each request, and for the stream of the session. It never sends a request twice.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use longhaul_mcp::client::{
     Sent,
@@ -16,31 +13,30 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     super::link::{FRAME_MAX, Heard, Over, Via, reply_to},
-    BODY_IDLE_MAX, Inner, REFUSAL_MAX, RESUMES_MAX, RETRY, SESSION, causes, has_type, is_stream,
+    BODY_IDLE_MAX, REFUSAL_MAX, RESUMES_MAX, RETRY,
+    wire::{Wire, causes, has_type, is_stream},
 };
 
 /// After its reply a stream should end at once; then the connection can serve the next request.
 const AFTER_REPLY_MAX: Duration = Duration::from_secs(1);
-/// The longest id of a session, in bytes.
-const SESSION_ID_MAX: usize = 1024;
 
 /// The frame in an event; `None` when it only marks a place, or is of a kind of its own.
-pub(super) fn frame(event: Event) -> Option<Vec<u8>> {
+fn frame(event: Event) -> Option<Vec<u8>> {
     let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");
     (is_message && !event.data.is_empty()).then_some(event.data)
 }
 
 /// How far a stream was read.
 #[derive(Default)]
-pub(super) struct Place {
-    pub(super) id: Option<String>,
+struct Place {
+    id: Option<String>,
     retry: Option<Duration>,
     /// How often it was resumed since the last event.
     resumed: u32,
 }
 
 impl Place {
-    pub(super) fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: &Event) {
         if let Some(id) = &event.id {
             self.id = (!id.is_empty()).then(|| id.clone());
         }
@@ -52,7 +48,7 @@ impl Place {
         }
     }
 
-    pub(super) fn pause(&mut self) -> Duration {
+    fn pause(&mut self) -> Duration {
         let (first, longest) = RETRY;
         let pause = self.retry.unwrap_or(first);
         let factor = 1 << self.resumed.min(6);
@@ -62,14 +58,14 @@ impl Place {
 }
 
 /// The events of a response.
-pub(super) struct Events {
+struct Events {
     response: Response,
     decoder: Decoder,
     ready: std::vec::IntoIter<Event>,
 }
 
 impl Events {
-    pub(super) fn new(response: Response) -> Events {
+    fn new(response: Response) -> Events {
         Events {
             response,
             decoder: Decoder::new(Limits {
@@ -81,7 +77,7 @@ impl Events {
     }
 
     /// `None` at the end of the response, however it came.
-    pub(super) async fn next(&mut self) -> Result<Option<Event>, Over> {
+    async fn next(&mut self) -> Result<Option<Event>, Over> {
         loop {
             if let Some(event) = self.ready.next() {
                 return Ok(Some(event));
@@ -101,7 +97,7 @@ impl Events {
 
 /// One request and what comes of it.
 pub(super) struct Exchange {
-    pub(super) inner: Arc<Inner>,
+    pub(super) wire: Arc<Wire>,
     pub(super) id: u64,
     pub(super) begins_session: bool,
 }
@@ -111,17 +107,16 @@ impl Exchange {
         if let Err(over) = self.reply(sent).await {
             let ended = over == Over::SessionEnded;
             let request = self.id;
-            self.inner.tell(Heard::Over { request, over }).await;
+            self.wire.hear(Heard::Over { request, over }).await;
             if ended {
-                self.inner.session_ended().await;
+                self.wire.session_ended().await;
             }
         }
-        self.inner.exchanges().by_request.remove(&self.id);
     }
 
     /// `Ok` when the reply was heard, or its refusal.
     async fn reply(&self, sent: Sent) -> Result<(), Over> {
-        let (request, in_session) = self.inner.post(sent).map_err(Over::Unsent)?;
+        let (request, in_session) = self.wire.post(sent).map_err(Over::Unsent)?;
         let response = request.send().await.map_err(|error| unsent(&error))?;
         let status = response.status();
         if status == StatusCode::NOT_FOUND && in_session {
@@ -132,7 +127,7 @@ impl Exchange {
             return self.refused(response).await;
         }
         if self.begins_session {
-            self.begin(&response);
+            self.wire.begin_session(&response);
         }
         if is_stream(&response) {
             return self.follow(response).await;
@@ -148,28 +143,13 @@ impl Exchange {
         Ok(())
     }
 
-    /// visible characters only.
-    fn begin(&self, response: &Response) {
-        let id = response.headers().get(SESSION).cloned();
-        let id = id.filter(|id| {
-            (1..=SESSION_ID_MAX).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
-        });
-        if id.is_some() {
-            self.inner.session().id = id;
-        }
-    }
-
-    fn in_session(&self) -> bool {
-        self.inner.session().id.is_some()
-    }
-
     async fn refused(&self, response: Response) -> Result<(), Over> {
         let status = response.status().as_u16();
         // A refusal is one without its reasons too.
         let body = body(response, REFUSAL_MAX).await.unwrap_or_default();
         let request = self.id;
-        self.inner
-            .tell(Heard::Refused {
+        self.wire
+            .hear(Heard::Refused {
                 request,
                 status,
                 body,
@@ -180,7 +160,7 @@ impl Exchange {
 
     async fn heard(&self, bytes: Vec<u8>) {
         let via = Via::Request(self.id);
-        self.inner.tell(Heard::Frame { bytes, via }).await;
+        self.wire.hear(Heard::Frame { bytes, via }).await;
     }
 
     /// Reads the stream until the reply was on it, and resumes it where it can be.
@@ -193,14 +173,14 @@ impl Exchange {
             {
                 return Ok(());
             }
-            let can_resume = self.inner.resumable.load(Ordering::Relaxed) && place.resumed < RESUMES_MAX;
+            let can_resume = self.wire.is_resumable() && place.resumed < RESUMES_MAX;
             let Some(id) = place.id.clone().filter(|_| can_resume) else {
                 return Err(Over::Cut);
             };
             sleep(place.pause()).await;
-            match self.inner.stream(Some(&id)).send().await {
+            match self.wire.stream(Some(&id)).send().await {
                 Ok(resumed) if is_stream(&resumed) => response = Some(resumed),
-                Ok(refused) if refused.status() == StatusCode::NOT_FOUND && self.in_session() => {
+                Ok(refused) if refused.status() == StatusCode::NOT_FOUND && self.wire.has_session() => {
                     return Err(Over::SessionEnded);
                 }
                 Ok(refused) if refused.status().is_client_error() => return Err(Over::Cut),
@@ -229,6 +209,39 @@ impl Exchange {
             }
         }
         Ok(false)
+    }
+}
+
+/// The stream of the session, again and again.
+pub(super) async fn listen(wire: Arc<Wire>) {
+    let mut place = Place::default();
+    let mut was_open = false;
+    loop {
+        let response = wire.stream(place.id.as_deref()).send().await;
+        match response {
+            Ok(response) if is_stream(&response) => {
+                was_open = true;
+                let mut events = Events::new(response);
+                while let Some(event) = events.next().await.unwrap_or(None) {
+                    place.take(&event);
+                    if let Some(bytes) = frame(event) {
+                        wire.hear(Heard::Frame {
+                            bytes,
+                            via: Via::Shared,
+                        })
+                        .await;
+                    }
+                }
+            }
+            // Before a stream was open this may be all that the server says to a GET.
+            Ok(response) if response.status() == StatusCode::NOT_FOUND && was_open => {
+                return wire.session_ended().await;
+            }
+            Ok(response) if response.status().is_server_error() => {}
+            Ok(_not_offered) => return,
+            Err(_unreachable) => {}
+        }
+        sleep(place.pause()).await;
     }
 }
 
