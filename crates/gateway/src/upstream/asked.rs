@@ -109,7 +109,9 @@ pub(crate) fn kind(request: &InputRequest) -> Option<Kind> {
 fn question(request: &InputRequest) -> Question {
     let request_of: Obj = request.ask.read().unwrap_or_default();
     let method: String = request_of.get("method").unwrap_or_default();
-    let params = request_of.obj("params").unwrap_or_default();
+    let mut params = request_of.obj("params").unwrap_or_default();
+    // It is of one hop: a library's own progress token, mostly (D-39).
+    drop(params.take("_meta"));
     let label = Some(request.key.clone()).filter(|key| !key.is_empty());
     if method != "elicitation/create" {
         return Question {

@@ -7,7 +7,7 @@ use longhaul_gateway::{dispatch::Settings, upstream::server::State};
 use serde_json::{Value, json};
 
 use crate::{
-    session_client::SessionClient,
+    session_client::{SessionClient, initialize},
     support::{Client, World},
 };
 
@@ -335,6 +335,32 @@ async fn a_question_of_the_server_is_the_call_s_and_its_answer_goes_back() {
         let task = world.until(&id, "completed").await;
         assert!(said(&task["result"]).contains("Ada"), "{task}");
     }
+}
+
+#[tokio::test]
+async fn a_client_s_model_is_asked_without_what_the_server_s_library_adds() {
+    let world = world("2025", "tasks = \"never\"\n").await;
+    let mut hello = initialize("2025-11-25");
+    hello["capabilities"] = json!({ "sampling": {} });
+    let session = SessionClient::open_with(&world, hello).await;
+    let messages = json!([{ "role": "user", "content": { "type": "text", "text": "Hello?" } }]);
+    let sample = json!({ "messages": messages, "maxTokens": 5, "_meta": { "progressToken": 0 } });
+    let arguments = json!({ "method": "sampling/createMessage", "params": sample });
+    let call = json!({ "name": "ask", "arguments": arguments });
+    let mut events = session.stream(9, "tools/call", call).await;
+    let asked = events.until("sampling/createMessage").await.data;
+    assert_eq!(asked["params"]["messages"], messages, "{asked}");
+    let said_by_model = json!({ "type": "text", "text": "Hello!" });
+    let answer = json!({ "role": "assistant", "model": "m", "content": said_by_model });
+    assert_eq!(session.answer(&asked, answer.clone()).await, 202);
+    let done = loop {
+        let event = events.next().await.expect("a reply").data;
+        if event.get("result").is_some() {
+            break event;
+        }
+    };
+    let answered: Value = serde_json::from_str(said(&done["result"])).expect("JSON");
+    assert_eq!(answered, answer, "{done}");
 }
 
 #[tokio::test]
