@@ -26,6 +26,9 @@ const STEPS: &[Step] = &[
     ("docs", || docs::run(&["--check".to_owned()])),
     ("fuzz", fuzz::in_ci),
     ("conformance", || conformance::run(&[])),
+    ("conformance, servers behind", || {
+        conformance::run(&["--through".to_owned()])
+    }),
     ("clients", clients::without_pages),
     ("servers", || servers::run(&[])),
 ];

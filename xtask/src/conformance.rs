@@ -1,4 +1,4 @@
-//! `cargo xtask conformance [SCENARIO..]`: the official MCP suite at both revisions, and our own scenarios.
+//! `cargo xtask conformance [--write] [SCENARIO..]`: the official MCP suite at both revisions, and our own scenarios.
 //!
 //! Starts the binary with the fixture tools of `rigs/conformance/longhaul.toml` and runs every scenario by itself.
 //! Our own 2025 scenarios also run against a reference on the Python SDK, to show that they judge fairly: what fails
@@ -6,10 +6,17 @@
 //! the run; so does a line of either list that passes. `LONGHAUL_BINARY` names another binary to judge. What does not
 //! apply to a tools server is in `not-applicable.json`, each with its reason.
 //!
-//! With `--through` it judges Longhaul in front of servers of others: `conformance/through.rs`.
+//! `mcpcheck` judges the same tools. With `--through` it judges Longhaul in front of servers of others:
+//! `conformance/through.rs`. A whole run also fails when a score is not the committed one; `--write` commits what it saw.
 
+mod behind;
+mod client_half;
+mod mcpcheck;
+mod scores;
 mod suite;
 mod through;
+
+pub(crate) use scores::{PAGE, rendered};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,11 +56,26 @@ type Verdicts = BTreeMap<String, Verdict>;
 type Reasons = BTreeMap<String, String>;
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
-    if let [through, rest @ ..] = arguments
-        && through == "--through"
+    let (flags, scenarios): (Vec<&str>, Vec<&str>) = arguments
+        .iter()
+        .map(String::as_str)
+        .partition(|argument| argument.starts_with("--"));
+    if let Some(stranger) = flags
+        .iter()
+        .find(|flag| !["--through", "--write"].contains(*flag))
     {
-        return through::run(rest);
+        return Err(format!("`conformance` takes no `{stranger}`"));
     }
+    let scenarios: Vec<String> = scenarios.into_iter().map(str::to_owned).collect();
+    let write = flags.contains(&"--write");
+    match flags.contains(&"--through") {
+        true => through::run(write, &scenarios),
+        false => own(write, &scenarios),
+    }
+}
+
+/// Longhaul's own tools.
+fn own(write: bool, arguments: &[String]) -> Outcome {
     let suite = Suite::install()?;
     let binary = binary()?;
     let results = empty_folder("conformance/results")?;
@@ -64,6 +86,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         let wanted = applicable(&suite, *revision, apart, arguments)?;
         verdicts.extend(official(
             &suite,
+            revision.name(),
             *revision,
             &wanted,
             &server.url(),
@@ -71,6 +94,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
             &apart.checks,
         )?);
     }
+    verdicts.extend(mcpcheck::run("mcpcheck", &server.url(), &results, arguments)?);
     for revision in Revision::ALL {
         let wanted = wanted(suite.ours(revision)?, "longhaul", arguments);
         verdicts.extend(ours(&suite, "longhaul", &wanted, &server.url(), &Reasons::new())?);
@@ -87,6 +111,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let mut wrong = unexpected(&verdicts, &listed("baseline.json")?, partial);
     if !partial {
         wrong.extend(stale(&verdicts, &excepted));
+        wrong.extend(scores::settle(&verdicts, write)?);
     }
     if wrong.is_empty() {
         Ok(())
@@ -129,6 +154,7 @@ fn applicable(
 /// Scenarios of the official suite, one after the other.
 fn official(
     suite: &Suite,
+    place: &str,
     revision: Revision,
     wanted: &[String],
     url: &str,
@@ -140,7 +166,7 @@ fn official(
         let start = Instant::now();
         let checks = suite.official(revision, scenario, url, results)?;
         let verdict = judged(checks.as_deref(), excepted)?;
-        let name = format!("{}/{scenario}", revision.name());
+        let name = format!("{place}/{scenario}");
         tell(&name, &verdict, start);
         verdicts.insert(name, verdict);
     }
@@ -216,14 +242,7 @@ fn report(verdicts: &Verdicts, apart: &[(Revision, Apart)]) {
             println!("{}/{name} does not apply: {reason}", revision.name());
         }
     }
-    let mut places: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    for (name, verdict) in verdicts {
-        let place = name.split('/').next().unwrap_or_default();
-        let (well, all) = places.entry(place).or_default();
-        *well += u32::from(verdict.wrong.is_empty());
-        *all += 1;
-    }
-    for (place, (well, all)) in places {
+    for (place, [well, all]) in scores::of(verdicts) {
         println!("conformance: {place}: {well} of {all} scenarios pass");
     }
 }
@@ -319,6 +338,7 @@ fn judge(checks: &str, excepted: &Reasons) -> Result<Verdict, String> {
         match text(&check["status"]) {
             "SUCCESS" | "INFO" => verdict.passed += 1,
             _ if excepted.contains_key(id) => verdict.excepted.push(id.to_owned()),
+            _ if excepted.contains_key(text(&check["name"])) => verdict.excepted.push(id.to_owned()),
             status => verdict
                 .wrong
                 .push(format!("{status} {id}: {}", text(&check["errorMessage"]))),

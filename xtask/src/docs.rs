@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use serde_json::Value;
 
 use crate::{
-    Outcome, attacks, bench,
+    Outcome, attacks, bench, conformance,
     program::Program,
     workspace::{files, items, read, root, target, text},
 };
@@ -63,6 +63,10 @@ const PAGES: &[Page] = &[
     Page {
         path: attacks::PAGE,
         from: Maker::Figures(attacks::rendered),
+    },
+    Page {
+        path: conformance::PAGE,
+        from: Maker::Figures(conformance::rendered),
     },
 ];
 

@@ -40,8 +40,9 @@ cargo xtask COMMAND
   rules [--shrink]          rule ids in comments resolve; must-rules without a test
   docs --check | --write    generated pages against their generators
   weight                    crates in the tree and size of the binary, against a budget
-  conformance [SCENARIO..]  the official MCP suite at both revisions, and our own scenarios
-  conformance --through [SCENARIO..]  the official suite at servers of others, directly and through Longhaul
+  conformance [--through] [--write] [SCENARIO..]
+                            the official MCP suite at both revisions, and our own scenarios;
+                            through: at servers of others, directly and through Longhaul
   clients [CLIENT..]        every real client against the built binary, step by step
   servers                   MCP servers of others behind the binary, used by two clients at once
   attacks [--peers] [--write] [ROW..]

@@ -3,6 +3,7 @@
 //! Called by `conformance` to run one scenario at a time. It only runs them: what their checks mean is judged by the caller.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -17,6 +18,9 @@ use super::RIG;
 
 /// What the extension's scenarios begin with. The suite lists them under no revision.
 pub(super) const EXTENSION: &str = "tasks-";
+
+/// Where the suite's list comes to the scenarios that judge a client.
+const CLIENTS: &str = "Client scenarios";
 
 /// A published version of the protocol.
 #[derive(Clone, Copy, PartialEq)]
@@ -65,20 +69,12 @@ impl Suite {
 
     /// Every server scenario of the revision, by the suite's own list; those of the tasks extension belong to 2026-07-28.
     pub(super) fn scenarios(&self, revision: Revision) -> Result<Vec<String>, String> {
-        let list = Program::new(self.npm.node())
-            .args([self.cli().as_path(), Path::new("list")])
-            .output()?;
-        let servers = list.split("Client scenarios").next().unwrap_or_default();
-        let names: Vec<String> = servers
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("- "))
-            .filter_map(|line| line.split_once(" ["))
-            .filter(|(name, versions)| {
-                let extends = revision == Revision::V2026_07_28 && name.starts_with(EXTENSION);
-                extends || versions.contains(revision.name())
-            })
-            .map(|(name, _)| name.to_owned())
-            .collect();
+        let list = self.list()?;
+        let servers = list.split(CLIENTS).next().unwrap_or_default();
+        let extends = |name: &str| revision == Revision::V2026_07_28 && name.starts_with(EXTENSION);
+        let names = named(servers, |name, versions| {
+            extends(name) || versions.contains(revision.name())
+        });
         if names.len() < revision.least() {
             Err(format!(
                 "the suite lists only {} scenarios of {}",
@@ -88,6 +84,49 @@ impl Suite {
         } else {
             Ok(names)
         }
+    }
+
+    /// Every client scenario of the revision, by the suite's own list.
+    pub(super) fn client_scenarios(&self, revision: Revision) -> Result<Vec<String>, String> {
+        let list = self.list()?;
+        let clients = list.split(CLIENTS).nth(1).unwrap_or_default();
+        let clients = clients.split("Authorization server scenarios").next();
+        let names = named(clients.unwrap_or_default(), |_, versions| {
+            versions.contains(revision.name())
+        });
+        match names.is_empty() {
+            true => Err("the suite lists no client scenarios".to_owned()),
+            false => Ok(names),
+        }
+    }
+
+    fn list(&self) -> Result<String, String> {
+        Program::new(self.npm.node())
+            .args([self.cli().as_path(), Path::new("list")])
+            .output()
+    }
+
+    /// Runs all server scenarios of a revision in one go, and returns the checks of each as JSON.
+    pub(super) fn required(
+        &self,
+        revision: Revision,
+        url: &str,
+        results: &Path,
+    ) -> Result<BTreeMap<String, String>, String> {
+        let folder = results.join(revision.name());
+        Program::new(self.npm.node())
+            .args([self.cli()])
+            .args(["server", "--url", url, "--requirements", revision.name(), "-o"])
+            .args([&folder])
+            .silent()
+            .status()?;
+        let mut all = BTreeMap::new();
+        for scenario in self.scenarios(revision)? {
+            if let Some(checks) = checks(&folder, &format!("/server-{scenario}-20"))? {
+                all.insert(scenario, checks);
+            }
+        }
+        Ok(all)
     }
 
     /// Runs one scenario of the official suite and returns its checks as JSON, or nothing when it wrote none.
@@ -111,7 +150,7 @@ impl Suite {
             .args([&folder])
             .silent()
             .status()?;
-        checks(&folder)
+        checks(&folder, "")
     }
 
     /// Runs one scenario that judges a client, and returns its checks as JSON, or nothing when it wrote none. The command
@@ -135,7 +174,7 @@ impl Suite {
             program = program.env(name, value);
         }
         program.status()?;
-        checks(&folder)
+        checks(&folder, "")
     }
 
     /// The scenarios of our own for that revision, one module each.
@@ -161,10 +200,22 @@ impl Suite {
     }
 }
 
-/// The checks that a scenario wrote.
-fn checks(folder: &Path) -> Result<Option<String>, String> {
+/// The names in a part of the suite's list, each with the versions that it applies to.
+fn named(list: &str, wanted: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    list.lines()
+        .filter_map(|line| line.trim().strip_prefix("- ")?.split_once(" ["))
+        .filter(|(name, versions)| wanted(name, versions))
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// The checks that a scenario wrote, in a folder whose name has this in it.
+fn checks(folder: &Path, within: &str) -> Result<Option<String>, String> {
     let written = files(folder, "checks.json").unwrap_or_default();
-    let Some(file) = written.first() else {
+    let found = written
+        .iter()
+        .find(|file| file.to_string_lossy().contains(within));
+    let Some(file) = found else {
         return Ok(None);
     };
     fs::read_to_string(file)

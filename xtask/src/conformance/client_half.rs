@@ -1,0 +1,51 @@
+//! The scenarios of the suite that judge a client: Longhaul, as the client of the suite's own servers.
+//!
+//! What Longhaul asks of them is asked of it by the Python SDK's client. What does not apply is in
+//! `behind/client-not-applicable.json`: whole scenarios by what their names begin with, and single checks, with reasons.
+
+use std::{collections::BTreeMap, path::Path, time::Instant};
+
+use crate::workspace::root;
+
+use super::{
+    RIG, Reasons, Verdicts, judged, listed,
+    suite::{Revision, Suite},
+    tell, wanted,
+};
+
+/// The SDK's client for the suite, in its source package.
+const CLIENT: &str = ".github/actions/conformance/client.py";
+
+/// # Errors
+/// When the suite cannot be run.
+pub(super) fn run(
+    suite: &Suite,
+    binary: &Path,
+    interpreter: &Path,
+    source: &Path,
+    results: &Path,
+    arguments: &[String],
+) -> Result<Verdicts, String> {
+    let script = root().join(RIG).join("behind/client.py");
+    let command = format!("{} {}", interpreter.display(), script.display());
+    let client = source.join(CLIENT);
+    let env = [("LONGHAUL_BINARY", binary), ("CLIENT", client.as_path())];
+    let apart: BTreeMap<String, Reasons> = listed("behind/client-not-applicable.json")?;
+    let apart = |part: &str| apart.get(part).cloned().unwrap_or_default();
+    let (scenarios, checks_apart) = (apart("scenarios"), apart("checks"));
+    let mut verdicts = Verdicts::new();
+    for revision in Revision::ALL {
+        let mut names = suite.client_scenarios(revision)?;
+        names.retain(|name| !scenarios.keys().any(|begin| name.starts_with(begin)));
+        let place = format!("client-{}", revision.name());
+        for scenario in wanted(names, &place, arguments) {
+            let start = Instant::now();
+            let checks = suite.client(revision, &scenario, &command, &env, &results.join("client"))?;
+            let verdict = judged(checks.as_deref(), &checks_apart)?;
+            let name = format!("{place}/{scenario}");
+            tell(&name, &verdict, start);
+            verdicts.insert(name, verdict);
+        }
+    }
+    Ok(verdicts)
+}

@@ -1,0 +1,210 @@
+//! How many scenarios pass, place by place: as committed, and the page that shows it.
+//!
+//! A place is a server and a revision, such as `rmcp-2026-07-28`. A whole run is held against the committed scores, so
+//! the page stays true.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs};
+
+use serde_json::Value;
+
+use crate::workspace::{read, root, text};
+
+use super::{RIG, Reasons, Verdicts, listed, not_applicable};
+
+const FIGURES: &str = "docs/reference/conformance.json";
+/// The page of the reference.
+pub(crate) const PAGE: &str = "docs/reference/conformance.md";
+/// What the servers behind are called on the page.
+const SERVERS: [(&str, &str); 2] = [
+    ("python", "the everything-server of the Python SDK"),
+    ("rmcp", "a server of ours on rmcp"),
+];
+
+/// How many pass, of how many.
+type Scores = BTreeMap<String, [u32; 2]>;
+
+/// The scores of a run, by place.
+pub(super) fn of(verdicts: &Verdicts) -> Scores {
+    let mut scores = Scores::new();
+    for (name, verdict) in verdicts {
+        let place = name.split('/').next().unwrap_or_default();
+        let [well, all] = scores.entry(place.to_owned()).or_default();
+        *well += u32::from(verdict.wrong.is_empty());
+        *all += 1;
+    }
+    scores
+}
+
+/// What of a whole run's scores is not as committed; with `write` they are committed now.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(super) fn settle(verdicts: &Verdicts, write: bool) -> Result<Vec<String>, String> {
+    let mut committed = committed()?;
+    let scores = of(verdicts);
+    if !write {
+        return Ok(differences(&committed, &scores));
+    }
+    committed.extend(scores);
+    let figures = serde_json::to_string(&committed).map_err(|error| format!("no JSON of scores: {error}"))?;
+    let figures = figures
+        .replace("],", "],\n  ")
+        .replace('{', "{\n  ")
+        .replace('}', "\n}\n");
+    let save = |path: &str, text: &str| {
+        fs::write(root().join(path), text).map_err(|error| format!("cannot write `{path}`: {error}"))
+    };
+    save(FIGURES, &figures)?;
+    save(PAGE, &rendered()?)?;
+    Ok(Vec::new())
+}
+
+fn committed() -> Result<Scores, String> {
+    serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is not as expected: {error}"))
+}
+
+fn differences(committed: &Scores, scores: &Scores) -> Vec<String> {
+    scores
+        .iter()
+        .filter(|(place, score)| committed.get(*place) != Some(score))
+        .map(|(place, [well, all])| {
+            format!("{place}: {well} of {all} pass, and `{FIGURES}` says otherwise; `--write` writes it anew")
+        })
+        .collect()
+}
+
+/// The page of the reference, from the committed scores, the pins and the lists of what does not apply.
+///
+/// # Errors
+/// When a file is not there or not as expected.
+pub(crate) fn rendered() -> Result<String, String> {
+    let scores = committed()?;
+    let score = |place: &str| {
+        let known = scores.get(place).filter(|[_, all]| *all > 0);
+        known.map_or_else(|| "–".to_owned(), |[well, all]| format!("{well} of {all}"))
+    };
+    let mut page = format!(
+        "# Conformance\n\n\
+         Generated from [conformance.json](conformance.json); do not edit.\n\
+         CI runs both commands below, which fail when a scenario fails that is not listed here, or a score changes.\n\n\
+         The suite is `@modelcontextprotocol/conformance` {}: all its scenarios of a revision, those that it does not score, too.\n\
+         Its scenarios of extensions belong to no revision: those of tasks are run at 2026-07-28, those of skills (`sep-2640-*`) are not.\n\
+         A warning of the suite counts as a failure. `mcpcheck` is `jbt-mcpcheck` {}: eight checks of 2026-07-28.\n",
+        suite_version()?,
+        pinned("mcpcheck/requirements.txt", "jbt-mcpcheck==")?,
+    );
+    page.push_str("\n## Longhaul's own tools\n\n`cargo xtask conformance`\n\n| what | passes |\n|---|---|\n");
+    for (place, what) in [
+        (
+            "2025-11-25",
+            "the suite at 2025-11-25, what applies to a server of tools",
+        ),
+        (
+            "2026-07-28",
+            "the suite at 2026-07-28, what applies to a server of tools, with the tasks extension",
+        ),
+        ("mcpcheck", "`mcpcheck`"),
+        (
+            "longhaul",
+            "our own scenarios: tasks in sessions, and subscriptions",
+        ),
+        (
+            "reference",
+            "our own scenarios of sessions at the Python SDK's tasks, but for listed checks",
+        ),
+    ] {
+        let _ = writeln!(page, "| {what} | {} |", score(place));
+    }
+    page.push_str(
+        "\n## Servers of others behind Longhaul\n\n`cargo xtask conformance --through`\n\n\
+         Each server is judged directly, and then through a Longhaul that speaks the revision's generation to it.\n\
+         *Through* counts what passes directly.\n\n| server | what | directly | through Longhaul |\n|---|---|---|---|\n",
+    );
+    for (server, title) in SERVERS {
+        let version = match server {
+            "rmcp" => pinned("behind/rmcp/Cargo.toml", "rmcp = { version = \"=")?,
+            _ => pinned("behind/requirements.txt", "mcp==")?,
+        };
+        for (what, place) in [
+            ("the suite at 2025-11-25", format!("{server}-2025-11-25")),
+            ("the suite at 2026-07-28", format!("{server}-2026-07-28")),
+            ("`mcpcheck`", format!("{server}-mcpcheck")),
+        ] {
+            let (direct, through) = (score(&format!("direct-{place}")), score(&place));
+            let _ = writeln!(page, "| {title} {version} | {what} | {direct} | {through} |");
+        }
+    }
+    let _ = writeln!(
+        page,
+        "| a plain server without tasks | the tasks extension | – | {} |",
+        score("plain")
+    );
+    page.push_str(
+        "\nLonghaul as the client of the suite's own servers, asked by the Python SDK's client:\n\n\
+         | what | passes |\n|---|---|\n",
+    );
+    for year in ["2025-11-25", "2026-07-28"] {
+        let _ = writeln!(
+            page,
+            "| the suite at {year} | {} |",
+            score(&format!("client-{year}"))
+        );
+    }
+    reasons(&mut page)?;
+    Ok(page)
+}
+
+/// What is not in the scores, and what fails.
+fn reasons(page: &mut String) -> Result<(), String> {
+    let mut section = |title: &str, reasons: &[(String, String)]| {
+        let _ = writeln!(page, "\n## {title}\n");
+        for (name, reason) in reasons {
+            let _ = writeln!(page, "- `{name}`: {reason}");
+        }
+        if reasons.is_empty() {
+            page.push_str("Nothing.\n");
+        }
+    };
+    let failing: [Reasons; 2] = [listed("baseline.json")?, listed("behind/baseline.json")?];
+    section("What fails", &failing.into_iter().flatten().collect::<Vec<_>>());
+    let mut apart = Vec::new();
+    for (revision, parts) in not_applicable()? {
+        let named = |(name, reason)| (format!("{}/{name}", revision.name()), reason);
+        apart.extend(parts.scenarios.into_iter().chain(parts.checks).map(named));
+    }
+    section("What does not apply to Longhaul's own tools", &apart);
+    let client: BTreeMap<String, Reasons> = listed("behind/client-not-applicable.json")?;
+    section(
+        "What does not apply to Longhaul as a client",
+        &client.into_values().flatten().collect::<Vec<_>>(),
+    );
+    Ok(())
+}
+
+fn suite_version() -> Result<String, String> {
+    let package: Value = listed("package.json")?;
+    Ok(text(&package["dependencies"]["@modelcontextprotocol/conformance"]).to_owned())
+}
+
+/// The version that follows these words in a file of the rig.
+fn pinned(file: &str, words: &str) -> Result<String, String> {
+    let lines = read(&format!("{RIG}/{file}"))?;
+    let version = lines.lines().find_map(|line| line.strip_prefix(words));
+    let version = version.and_then(|rest| rest.split(['"', ' ']).next());
+    version
+        .map(str::to_owned)
+        .ok_or_else(|| format!("`{file}` has no `{words}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Scores, differences};
+
+    #[test]
+    fn a_score_that_is_not_the_committed_one_is_a_difference() {
+        let scores = |score| Scores::from([("rmcp".to_owned(), score)]);
+        assert!(differences(&scores([3, 3]), &scores([3, 3])).is_empty());
+        assert_eq!(differences(&scores([3, 3]), &scores([4, 4])).len(), 1);
+        assert_eq!(differences(&Scores::new(), &scores([3, 3])).len(), 1);
+    }
+}
