@@ -130,7 +130,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
 /// rule for a lost runner, which has two.
 const ROWS: &[&str] = &[
     "T0", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10", "T11", "T12", "T14", "T17", "T18",
-    "T19", "T20", "T22", "T23", "T24", "T25",
+    "T19", "T20", "T22", "T23", "T24", "T25", "T26",
 ];
 
 /// A fault that is planted.

@@ -46,6 +46,29 @@ pub(crate) fn asked(
     Ok(change)
 }
 
+/// T26.
+pub(crate) fn taken_back(mut change: Change, fence: Fence, keys: &[QuestionKey]) -> Result<Change, Refused> {
+    let runner = holder(&change.task, fence)?;
+    if change.task.run != Run::Running(runner) {
+        return Err(Refused::OutOfPlace);
+    }
+    let mut withdrawn = Vec::new();
+    for question in &mut change.task.questions {
+        let may = is_open(question) || fault!("takes-back-what-is-settled");
+        if keys.contains(&question.key) && may {
+            question.state = QuestionState::Withdrawn;
+            withdrawn.push(question.key);
+        }
+    }
+    if withdrawn.is_empty() {
+        return Err(Refused::QuestionClosed);
+    }
+    change.audit.push(audit::Event::InputClosed { keys: withdrawn });
+    change.effects.push(Effect::Resume);
+    change.tell();
+    Ok(change)
+}
+
 /// T6.
 pub(crate) fn answered(
     mut change: Change,
@@ -448,6 +471,31 @@ mod tests {
         );
         task.phase = Phase::Finished(Outcome::Failed(Reason::Expired));
         refused(&task, answer(1, Reader::Client, accept()), Refused::Finished);
+    }
+
+    #[test]
+    fn t26_the_work_takes_back_a_question_that_is_open() {
+        let take_back = |fence, key| Event::TakenBack {
+            fence,
+            keys: alloc::vec![QuestionKey(key)],
+        };
+        let mut task = asking(Run::Running(ME), Reader::Client);
+        task.questions.push(question(2, Reader::Client, UNTIL));
+        let change = check(&task, take_back(FENCE, 1), |task| {
+            task.questions[0].state = QuestionState::Withdrawn;
+        });
+        let closed = audit::Event::InputClosed {
+            keys: alloc::vec![QuestionKey(1)],
+        };
+        assert_eq!(change.audit, [closed]);
+        check(&change.task, take_back(FENCE, 2), |task| {
+            task.questions[1].state = QuestionState::Withdrawn;
+            task.phase = Phase::Working;
+        });
+        refused(&change.task, take_back(FENCE, 1), Refused::QuestionClosed);
+        refused(&task, take_back(OLD, 1), Refused::Fenced);
+        let parked = asking(Run::Leased(ME), Reader::Client);
+        refused(&parked, take_back(FENCE, 1), Refused::OutOfPlace);
     }
 
     #[test]

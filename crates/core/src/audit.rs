@@ -45,7 +45,8 @@ pub enum Event {
         /// Their keys.
         keys: Vec<QuestionKey>,
     },
-    /// Questions were settled by no answer: a deadline, the third misfit, nobody to ask, or the end of the task.
+    /// Questions were settled by no answer: a deadline, the third misfit, nobody to ask, work that waits no longer, or the
+    /// end of the task.
     InputClosed {
         /// Their keys.
         keys: Vec<QuestionKey>,

@@ -99,6 +99,7 @@ pub fn decide(task: &Task, event: Event, now: Millis) -> Result<Change, Refused>
         Event::Released { fence } => claim::released(change, fence, now),
         Event::RunnerLost { runner, swept } => claim::runner_lost(change, runner, swept, now),
         Event::Asked { fence, asks } => ask::asked(change, fence, asks, now),
+        Event::TakenBack { fence, keys } => ask::taken_back(change, fence, &keys),
         Event::Answered { key, reader, answer } => ask::answered(change, key, reader, answer, now),
         Event::Misfit { key, reader } => ask::misfit(change, key, reader, now),
         Event::Parked { fence, checkpoint } => ask::parked(change, fence, checkpoint, now),

@@ -41,6 +41,13 @@ pub enum Event {
         /// What is asked, in order; at least one.
         asks: Vec<Ask>,
     },
+    /// The work does not wait for these questions any more (T26): those of them that are open are withdrawn.
+    TakenBack {
+        /// The fence given at the claim.
+        fence: Fence,
+        /// The questions' keys.
+        keys: Vec<QuestionKey>,
+    },
     /// The leg ended with a checkpoint; nothing is held any more. The next leg begins when every question is
     /// settled, whatever `on_crash` says: it is a leg that was never begun (T7).
     Parked {

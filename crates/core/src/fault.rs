@@ -85,6 +85,11 @@ pub const ALL: &[Fault] = &[
     fault("answers-for-another", "T6", "only its reader settles a question"),
     fault("misfits-for-ever", "T6", "the third misfit is a decline"),
     fault(
+        "takes-back-what-is-settled",
+        "T26",
+        "the work takes back open questions only",
+    ),
+    fault(
         "phase-ignores-questions",
         "T6",
         "a task asks exactly while a client's question is open",

@@ -12,7 +12,7 @@ use crate::{
     engine::Inner,
     notes::Heard,
     report::{Persisted, happened},
-    tool::{Attempt, Ended, Settled},
+    tool::{Asking, Attempt, Ended, Gone, Settled},
     transact::{Done, OnRefusal},
 };
 
@@ -22,9 +22,9 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
+    async fn ask(&self, asks: Vec<Ask>, gone: Gone<'_>) -> Result<Option<Vec<Settled>>, Ended> {
         if asks.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let count = asks.len();
         let keys = match self
@@ -40,7 +40,7 @@ impl Live {
                     tool = self.entry.tool,
                     "a tool asked more than it may at once; nobody was asked"
                 );
-                return Ok(vec![Settled::Dismissed; count]);
+                return Ok(Some(vec![Settled::Dismissed; count]));
             }
             Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => return Err(Ended),
             Persisted::InDoubt => newest_keys(&self.inner.row(self.entry.id).await.ok_or(Ended)?, count),
@@ -50,10 +50,24 @@ impl Live {
         self.inner.work.notify_one();
         let answers = tokio::select! {
             () = self.entry.stopped() => Err(Ended),
-            answers = self.answers(&keys) => answers,
+            answers = self.answers(&keys) => answers.map(Some),
+            () = gone => self.take_back(keys).await.map(|()| None),
         };
         drop(waiting);
         answers
+    }
+
+    async fn take_back(&self, keys: Vec<QuestionKey>) -> Result<(), Ended> {
+        let event = Event::TakenBack {
+            fence: self.entry.fence(),
+            keys,
+        };
+        match self.say(event).await {
+            // One that was settled meanwhile is over, too.
+            Persisted::Done(Done::Committed(..) | Done::NotNow(Refused::QuestionClosed, ()))
+            | Persisted::InDoubt => Ok(()),
+            Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => Err(Ended),
+        }
     }
 
     async fn answers(&self, keys: &[QuestionKey]) -> Result<Vec<Settled>, Ended> {
@@ -120,8 +134,8 @@ fn newest_keys(row: &Row, count: usize) -> Vec<QuestionKey> {
 }
 
 impl Attempt for Live {
-    fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>> {
-        Box::pin(Live::ask(self, asks))
+    fn ask<'a>(&'a self, asks: Vec<Ask>, gone: Gone<'a>) -> Asking<'a> {
+        Box::pin(Live::ask(self, asks, gone))
     }
 
     fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>> {

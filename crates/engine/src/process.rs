@@ -210,6 +210,8 @@ pub enum Fact {
         bytes: Vec<u8>,
         /// The line goes on in the next fact of this stream.
         more: bool,
+        /// The stream ended before the line did.
+        cut: bool,
     },
     /// A stream that is told line by line ended, and the program may live on.
     Closed(Stream),

@@ -112,9 +112,15 @@ pub struct Context {
     pub(crate) inner: Arc<dyn Attempt>,
 }
 
+/// Resolves when nobody waits for an answer any more.
+pub(crate) type Gone<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// How the questions were settled; `None` when they were taken back.
+pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Settled>>, Ended>> + Send + 'a>>;
+
 /// The worker's side of [`Context`].
 pub(crate) trait Attempt: Send + Sync {
-    fn ask(&self, asks: Vec<Ask>) -> Pin<Box<dyn Future<Output = Result<Vec<Settled>, Ended>> + Send + '_>>;
+    fn ask<'a>(&'a self, asks: Vec<Ask>, gone: Gone<'a>) -> Asking<'a>;
     fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>>;
     fn note(&self, note: Vec<u8>);
     fn tell(&self, line: Vec<u8>);
@@ -131,7 +137,21 @@ impl Context {
     /// # Errors
     /// [`Ended`] when the task ended first.
     pub async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
-        self.inner.ask(asks).await
+        let settled = self.inner.ask(asks, Box::pin(std::future::pending())).await?;
+        Ok(settled.unwrap_or_default())
+    }
+
+    /// As [`Context::ask`], until `gone` resolves: the questions that are still open then are taken back (T26), and
+    /// there is nothing to return.
+    ///
+    /// # Errors
+    /// [`Ended`] when the task ended first.
+    pub async fn ask_until(
+        &self,
+        asks: Vec<Ask>,
+        gone: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Vec<Settled>>, Ended> {
+        self.inner.ask(asks, Box::pin(gone)).await
     }
 
     /// Saves the handle of work that lives outside this process, so that it can be followed again after a crash.

@@ -303,6 +303,12 @@ fn events(task: &Task) -> Vec<Event> {
         .map(|question| question.key)
         .chain([unknown])
     {
+        for fence in [task.fence.0, task.fence.0 - 1] {
+            events.push(Event::TakenBack {
+                fence: Fence(fence),
+                keys: vec![key],
+            });
+        }
         for reader in [Reader::Client, Reader::Operator] {
             events.push(Event::Misfit { key, reader });
             for answer in [Answer::Accept(Body::Stored), Answer::Decline, Answer::Dismiss] {

@@ -213,6 +213,7 @@ fn the_refusal_says_why(node: &Node, event: &Event, refused: Refused) {
             | Event::Noted { .. }
             | Event::Attached { .. }
             | Event::Asked { .. }
+            | Event::TakenBack { .. }
             | Event::Parked { .. }
             | Event::Returned { .. }
             | Event::Errored { .. }
@@ -249,6 +250,7 @@ fn fence_of(event: &Event) -> Option<Fence> {
         | Event::Noted { fence }
         | Event::Attached { fence, .. }
         | Event::Asked { fence, .. }
+        | Event::TakenBack { fence, .. }
         | Event::Parked { fence, .. }
         | Event::Returned { fence, .. }
         | Event::Errored { fence, .. }
@@ -407,8 +409,9 @@ fn settled_as(node: &Node, event: &Event, trigger: Trigger, was: &Question, is: 
         && node.task.checkpoint.is_some();
     let leg_gone = matches!(trigger, Trigger::Lost | Trigger::Released) && !goes_on;
     let withdrawn = expected == QuestionState::Withdrawn;
+    let taken_back = matches!(event, Event::TakenBack { keys, .. } if keys.contains(&was.key));
     assert!(
-        !withdrawn || leg_gone || table::ended(trigger).is_some(),
+        !withdrawn || leg_gone || taken_back || table::ended(trigger).is_some(),
         "T16: withdrawn by {event:?}"
     );
 }

@@ -72,6 +72,7 @@ fn label(row: &Row) -> String {
         On::Asked => "asked",
         On::Settled => "settled",
         On::Misfit => "misfit",
+        On::TakenBack => "taken back",
         On::Approved => "approved",
         On::Parked => "parked",
         On::Released => "released",

@@ -53,6 +53,7 @@ pub(crate) enum Trigger {
     Asked,
     Settled,
     Misfit,
+    TakenBack,
     Approved,
     Parked,
     Released,
@@ -173,6 +174,7 @@ pub(crate) enum On {
     Asked,
     Settled,
     Misfit,
+    TakenBack,
     Approved,
     Parked,
     Released,
@@ -195,6 +197,7 @@ impl On {
             On::Asked => "the work asks",
             On::Settled => "a question is answered, or its deadline passes",
             On::Misfit => "an answer does not fit",
+            On::TakenBack => "the work takes a question back",
             On::Approved => "the approval is given",
             On::Parked => "the leg ends with a checkpoint",
             On::Released => "a draining runner gives it back",
@@ -217,6 +220,7 @@ impl On {
             Trigger::Asked => On::Asked,
             Trigger::Settled => On::Settled,
             Trigger::Misfit => On::Misfit,
+            Trigger::TakenBack => On::TakenBack,
             Trigger::Approved => On::Approved,
             Trigger::Parked => On::Parked,
             Trigger::Released => On::Released,
@@ -262,6 +266,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("T6",  On::Misfit,   Held,     When::Always, Held,     Known::Same),
     row("T6",  On::Misfit,   Running,  When::Always, Running,  Known::Same),
     row("T6",  On::Misfit,   Parked,   When::Always, Parked,   Known::Same),
+    row("T26", On::TakenBack, Running, When::Always, Running,  Known::Same),
     row("T7",  On::Parked,   Running,  When::OpenHere,         Parked,   Known::Same),
     row("T7",  On::Parked,   Running,  When::OpenElsewhere,    Parked,   Known::Same),
     row("T7",  On::Parked,   Running,  When::SettledHere,      Queued,   Known::Same),
@@ -320,6 +325,11 @@ pub(crate) fn trigger(task: &Task, event: &Event, now: Millis) -> Option<Trigger
         Event::Noted { fence } => report(fence, Trigger::Noted),
         Event::Attached { fence, .. } => report(fence, Trigger::Attached),
         Event::Asked { fence, asks } => report(fence, asked(task, asks)?),
+        Event::TakenBack { fence, keys } => {
+            let mut open = task.open_questions();
+            let takes = Kind::of(task.run) == Running && open.any(|question| keys.contains(&question.key));
+            report(fence, Trigger::TakenBack).filter(|_| takes)
+        }
         Event::Parked { fence, .. } => report(fence, Trigger::Parked),
         Event::Returned { fence, is_error, .. } => {
             report(fence, Trigger::Reported(Ended::Returned { is_error: *is_error }))
@@ -431,6 +441,7 @@ pub(crate) fn ended(trigger: Trigger) -> Option<Ended> {
         | Trigger::Asked
         | Trigger::Settled
         | Trigger::Misfit
+        | Trigger::TakenBack
         | Trigger::Approved
         | Trigger::Parked
         | Trigger::Released

@@ -183,6 +183,7 @@ impl Telling {
                     stream: self.stream,
                     bytes: piece.bytes,
                     more: piece.more,
+                    cut: false,
                 })
                 .await;
         }
@@ -195,6 +196,7 @@ impl Telling {
                     stream: self.stream,
                     bytes: piece.bytes,
                     more: false,
+                    cut: true,
                 })
                 .await;
         }

@@ -3,6 +3,8 @@
 //!
 //! Called by `relayed`. It asks through the engine and sends nothing itself.
 
+use std::future::{Future, pending};
+
 use longhaul_core::event::Ask;
 use longhaul_engine::tool::{Context, Settled};
 use longhaul_mcp::{
@@ -45,6 +47,16 @@ impl Asker {
     /// # Errors
     /// [`Unanswered`]; nothing is to be sent then.
     pub(super) async fn ask(&self, requests: &[InputRequest]) -> Result<Obj, Unanswered> {
+        let answers = self.ask_until(requests, pending()).await?;
+        Ok(answers.unwrap_or_default())
+    }
+
+    /// As [`Asker::ask`], until `gone` resolves: what is still open then is taken back.
+    async fn ask_until(
+        &self,
+        requests: &[InputRequest],
+        gone: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Obj>, Unanswered> {
         let mut answers = Obj::default();
         let (mut asked, mut asks) = (Vec::new(), Vec::new());
         for request in requests {
@@ -61,17 +73,21 @@ impl Asker {
             }
         }
         if asks.is_empty() {
-            return Ok(answers);
+            return Ok(Some(answers));
         }
-        let settled = self.context.ask(asks).await.map_err(|_| Unanswered::Ended)?;
+        let settled = self.context.ask_until(asks, gone).await;
+        let Some(settled) = settled.map_err(|_| Unanswered::Ended)? else {
+            return Ok(None);
+        };
         for ((key, kind), settled) in asked.into_iter().zip(&settled) {
             answers.set(key, &answer(kind, settled)?);
         }
-        Ok(answers)
+        Ok(Some(answers))
     }
 
-    /// Asks what a session's server asks in the middle of a call, and answers it. What cannot be asked is refused.
-    pub(super) async fn reply(self, asked: super::Question) {
+    /// Asks what a session's server asks in the middle of a call, and answers it. What cannot be asked is refused, and
+    /// what the server takes back is taken back here.
+    pub(super) async fn reply(self, mut asked: super::Question) {
         let mut ask = Obj::default();
         ask.set("method", &asked.method);
         if let Some(params) = &asked.params {
@@ -81,8 +97,8 @@ impl Asker {
             key: String::new(),
             ask: ask.to_raw(),
         };
-        // Dropped, the question is refused.
-        if let Ok(answers) = self.ask(&[request]).await
+        // Dropped, the question is refused; one that was taken back is not answered.
+        if let Ok(Some(answers)) = self.ask_until(&[request], asked.withdrawn()).await
             && let Some(answer) = answers.obj("")
         {
             asked.answer(&answer);

@@ -3,6 +3,7 @@
 //! Opened by `dial`, kept by the pool. One task reads what comes, in its order, and never waits for anybody. A
 //! request is sent once. It ends with its reply, with its time, with its caller, or with the connection.
 
+mod pace;
 mod reader;
 mod waiting;
 
@@ -18,6 +19,7 @@ use tokio::{
     time::Instant,
 };
 
+pub use self::pace::{BURST, FLOOD_TIME, PER_SECOND};
 use self::waiting::{Ticket, Told, Waiting};
 use super::{
     dial::Ours,

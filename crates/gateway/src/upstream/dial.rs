@@ -1,4 +1,4 @@
-//! Opens a connection: starts the link, finds out how the server speaks, and says hello.
+//! Opens a connection: starts the link, detects how the server speaks, and says hello.
 //!
 //! Called by the pool. The order of the questions is [`Dial`]'s; here are the clock and the wires. Until the
 //! server has answered, nothing that it says has an effect.
@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use longhaul_engine::process::Unstartable;
 use longhaul_mcp::{
     client::{
-        self, Carrier, Dial, Era, Hello, Incoming, Kind, Sent, Version,
+        self, Carrier, Dial, Hello, Incoming, Kind, Sent, Version,
         dial::{Choice, Failure, Heard as Answer, Probe, Step},
         incoming::{Ask, AskKind},
     },
@@ -22,11 +22,11 @@ use super::{
     connection::{Connection, Greeted, LIMITS, Notices},
     credentials::Unreadable,
     http::{self, Remote, Unusable},
-    link::{Heard, Inlet, Lost, Outlet, Over, Why},
+    link::{Heard, Inlet, Lost, Noise, Outlet, Over, Via, Why},
     stdio::{self, Host, Program},
 };
 
-/// How long it may take until a server was found out and has answered.
+/// How long it may take until it is known how a server speaks.
 pub const DIAL_MAX: Duration = Duration::from_secs(30);
 /// How long the first question waits for its answer: an old server may be silent where it does not understand.
 pub const PROBE_MAX: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Finds out how a server is reached.
+/// Looks up how a server is reached.
 #[derive(Clone)]
 pub struct LookUp {
     /// What is found is a URL.
@@ -111,6 +111,14 @@ pub enum Unopened {
         /// How.
         lost: Lost,
     },
+    /// Something answers, and not as a server does.
+    #[error("{odd}")]
+    Odd {
+        /// What it does instead.
+        odd: Odd,
+        /// The end of its standard error.
+        stderr: String,
+    },
     /// It is there and cannot be spoken to.
     #[error("{failure}")]
     Failed {
@@ -121,12 +129,26 @@ pub enum Unopened {
     },
 }
 
+/// What is no MCP.
+#[derive(Debug, thiserror::Error)]
+pub enum Odd {
+    /// A program's lines.
+    #[error("it does not answer, and what it writes on its standard output is not MCP")]
+    Output,
+    /// The response of a URL.
+    #[error("what answers is no MCP server: {0}")]
+    Response(Over),
+    /// A response of JSON.
+    #[error("what answers is no MCP server: its reply cannot be read")]
+    Reply,
+}
+
 impl Unopened {
     /// The end of the server's standard error, for whoever runs it.
     pub fn stderr(&self) -> &str {
         match self {
             Unopened::Lost { lost } => &lost.stderr,
-            Unopened::Failed { stderr, .. } => stderr,
+            Unopened::Failed { stderr, .. } | Unopened::Odd { stderr, .. } => stderr,
             Unopened::Unstartable(_)
             | Unopened::Unreadable(_)
             | Unopened::Unusable(_)
@@ -151,6 +173,8 @@ pub async fn open(
         ends: start(place).await?,
         begun: 0,
         late: false,
+        noise: Noise::new(),
+        odd: None,
     };
     let mut dialled = dialling.dial(ours, choice).await?;
     if matches!(dialled, Dialled::Failed(_)) && dialling.late {
@@ -169,10 +193,18 @@ pub async fn open(
             Ok(Connection::begin(greeted, then, ours.clone(), notices).await)
         }
         Dialled::Failed(failure) => {
-            let lost = inlet.close(Why::Closed).await;
-            Err(Unopened::Failed {
-                failure,
-                stderr: lost.stderr,
+            let odd = match failure {
+                Failure::Silent if inlet.has_skipped() => Some(Odd::Output),
+                Failure::Silent | Failure::Closed => dialling.odd,
+                Failure::Refused { .. }
+                | Failure::Status(_)
+                | Failure::NoCommonVersion { .. }
+                | Failure::Unreadable { .. } => None,
+            };
+            let stderr = inlet.close(Why::Closed).await.stderr;
+            Err(match odd {
+                Some(odd) => Unopened::Odd { odd, stderr },
+                None => Unopened::Failed { failure, stderr },
             })
         }
     }
@@ -213,6 +245,8 @@ struct Dialling<'a> {
     begun: u64,
     /// A question of the newer generation was answered after its time.
     late: bool,
+    noise: Noise,
+    odd: Option<Odd>,
 }
 
 impl Dialling<'_> {
@@ -257,22 +291,32 @@ impl Dialling<'_> {
     async fn answer(&mut self, id: u64) -> Result<Answer, Unopened> {
         loop {
             match self.ends.1.next().await {
-                Heard::Frame { bytes, .. } => match client::read(&bytes, &LIMITS) {
+                Heard::Frame { bytes, via } => match client::read(&bytes, &LIMITS) {
                     Ok(Incoming::Reply { id: told, outcome }) if number(&told) == id => {
                         return Ok(Answer::Reply {
                             outcome,
                             status: self.status(200),
                         });
                     }
-                    Ok(Incoming::Reply { outcome, .. }) => self.late |= outcome.is_ok(),
-                    Ok(Incoming::Ask(ask)) => self.pong(&ask).await,
+                    Ok(Incoming::Reply { outcome, .. }) => {
+                        self.late |= outcome.is_ok();
+                        self.heed(bytes.len())?;
+                    }
+                    Ok(Incoming::Ask(ask)) => {
+                        self.heed(bytes.len())?;
+                        self.pong(&ask).await;
+                    }
                     Ok(Incoming::Unread(error)) => {
                         return Ok(Answer::Reply {
                             outcome: Err(error),
                             status: self.status(200),
                         });
                     }
-                    Ok(Incoming::Notice { .. }) | Err(_) => {}
+                    Err(_) if matches!(via, Via::Whole(_)) => {
+                        self.odd = Some(Odd::Reply);
+                        return Ok(Answer::Closed);
+                    }
+                    Ok(Incoming::Notice { .. }) | Err(_) => self.heed(bytes.len())?,
                 },
                 Heard::Refused { status, body, .. } => {
                     return Ok(match client::read(&body, &LIMITS) {
@@ -290,12 +334,11 @@ impl Dialling<'_> {
                 Heard::Over { request, over } if request == id => {
                     return match over {
                         Over::Unsent(_) => Err(Unopened::Unreachable(over)),
-                        Over::Broken(_)
-                        | Over::Cut
-                        | Over::NoReply
-                        | Over::NotJson
-                        | Over::TooLong
-                        | Over::SessionEnded => Ok(Answer::Closed),
+                        Over::NoReply | Over::NotJson | Over::TooLong => {
+                            self.odd = Some(Odd::Response(over));
+                            Ok(Answer::Closed)
+                        }
+                        Over::Broken(_) | Over::Cut | Over::SessionEnded => Ok(Answer::Closed),
                     };
                 }
                 Heard::Over { .. } | Heard::TooLong { .. } => {}
@@ -304,6 +347,20 @@ impl Dialling<'_> {
                 Heard::Lost(_) => return Ok(Answer::Closed),
             }
         }
+    }
+
+    /// Counts what is of no use.
+    fn heed(&mut self, bytes: usize) -> Result<(), Unopened> {
+        if !self.noise.add(bytes) {
+            return Ok(());
+        }
+        Err(Unopened::Lost {
+            lost: Lost {
+                why: Why::Noise,
+                stderr: self.ends.0.stderr(),
+                confirmed: false,
+            },
+        })
     }
 
     fn status(&self, status: u16) -> Option<u16> {
@@ -328,9 +385,4 @@ pub(super) fn number(id: &RequestId) -> u64 {
         RequestId::Integer(number) => u64::try_from(*number).unwrap_or(0),
         RequestId::Text(_) => 0,
     }
-}
-
-/// The generation to try first next time (B-17).
-pub fn remembered(era: Era) -> Choice {
-    Choice::Find { first: era.kind() }
 }

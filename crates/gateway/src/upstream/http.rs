@@ -26,7 +26,10 @@ use tokio::{
 };
 
 pub use self::wire::Untaken;
-use self::{exchange::Exchange, wire::Wire};
+use self::{
+    exchange::Exchange,
+    wire::{Told, Wire},
+};
 use super::link::{Heard, Lost, Why};
 
 /// How long a connection may take to be made.
@@ -46,6 +49,11 @@ pub const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_
 const KEEPALIVE: Duration = Duration::from_secs(20);
 /// How many frames wait for the reader.
 const HEARD_MAX: usize = 8;
+/// What is read of every reply of one server at the same time, in bytes. A longer one is read when its turn has come.
+pub const SMALL_MAX: usize = 64 << 10;
+/// How many longer replies of one server are read at the same time. With [`SMALL_MAX`] of each of
+/// [`PENDING_MAX`](super::connection::PENDING_MAX) requests, one connection holds 128 MiB at most.
+pub const LARGE_MAX: usize = 4;
 
 /// A server behind a URL.
 #[derive(Clone)]
@@ -194,14 +202,14 @@ impl Outlet {
 /// What comes from the server. Dropping it closes every stream.
 pub struct Inlet {
     outlet: Outlet,
-    hearing: mpsc::Receiver<Heard>,
+    hearing: mpsc::Receiver<Told>,
 }
 
 impl Inlet {
     /// What comes next. Cancel-safe.
     pub async fn next(&mut self) -> Heard {
         match self.hearing.recv().await {
-            Some(heard) => heard,
+            Some((heard, _room)) => heard,
             // Never: this end keeps a sender.
             None => std::future::pending().await,
         }

@@ -9,11 +9,14 @@ use longhaul_mcp::client::{Carrier, Sent};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use tokio::time::{Instant, sleep_until};
 
-use super::{http, stdio};
+use super::{
+    connection::{FLOOD_TIME, PER_SECOND},
+    http, stdio,
+};
 
 /// The longest frame that a server may send, in bytes.
 pub const FRAME_MAX: usize = 16 << 20;
-/// The most bytes that are no frames which a server may send within [`NOISE_TIME`] and between two frames.
+/// The most bytes of no use which a server may send within [`NOISE_TIME`] and between two replies.
 pub const NOISE_MAX: u64 = 64 << 20;
 /// The time in which noise is counted.
 pub const NOISE_TIME: Duration = Duration::from_secs(60);
@@ -103,6 +106,8 @@ pub enum Via {
     Shared,
     /// On the stream that belongs to this request of ours.
     Request(u64),
+    /// It is all that was answered to this request of ours.
+    Whole(u64),
 }
 
 /// Why nothing comes any more.
@@ -147,6 +152,9 @@ pub enum Why {
     /// More than [`NOISE_MAX`] of no use.
     #[error("it wrote too much that is of no use")]
     Noise,
+    /// It told and asked more than may be read, without a rest.
+    #[error("it sent more than {PER_SECOND} notifications and requests a second for {} s", FLOOD_TIME.as_secs())]
+    Flood,
     /// A frame longer than [`FRAME_MAX`], and who waits for it cannot be told.
     #[error("it wrote a frame longer than {} MiB", FRAME_MAX >> 20)]
     TooLong,
@@ -247,6 +255,14 @@ impl Inlet {
         match self {
             Inlet::Stdio(inlet) => inlet.next().await,
             Inlet::Http(inlet) => inlet.next().await,
+        }
+    }
+
+    /// A program has written lines that are no frames.
+    pub fn has_skipped(&self) -> bool {
+        match self {
+            Inlet::Stdio(inlet) => inlet.skipped() > 0,
+            Inlet::Http(_) => false,
         }
     }
 

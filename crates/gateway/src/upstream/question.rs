@@ -1,7 +1,8 @@
 //! Requests that a server makes: whoever can answers them, and otherwise they are refused.
 //!
 //! Made by a connection for each; pings and, where they are configured, roots are answered there. The others go to
-//! the call that they belong to. In the stateless generation a server asks in its results, and never so.
+//! the call that they belong to, until the server takes them back. In the stateless generation a server asks in its
+//! results, and never so.
 
 use std::{
     collections::HashMap,
@@ -27,6 +28,8 @@ use super::link::Outlet;
 
 /// The most requests of one server's process or session that wait for their answers.
 pub const OPEN_MAX: usize = 64;
+/// The most refusals for want of room that wait to be written; beyond that a server that reads nothing hears nothing.
+const REFUSALS_MAX: usize = 16;
 
 /// A request of a server, which waits for its answer. Dropping it refuses it as an unknown method.
 pub struct Question {
@@ -56,12 +59,6 @@ impl Question {
     /// Sends the result of the request.
     pub fn answer(mut self, result: &Obj) {
         let sent = client::answer(&self.id, result, self.version);
-        self.send(sent);
-    }
-
-    /// Sends an error.
-    pub fn refuse(mut self, error: &RpcError) {
-        let sent = client::refuse(&self.id, error, self.version);
         self.send(sent);
     }
 
@@ -100,6 +97,7 @@ impl Drop for Question {
 #[derive(Debug)]
 pub(super) struct Questions {
     permits: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
     open: Mutex<HashMap<RequestId, oneshot::Sender<()>>>,
 }
 
@@ -107,16 +105,32 @@ impl Questions {
     pub(super) fn new() -> Arc<Questions> {
         Arc::new(Questions {
             permits: Arc::new(Semaphore::new(OPEN_MAX)),
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             open: Mutex::default(),
         })
     }
 
-    /// `None` when [`OPEN_MAX`] is reached, or when its id is in use.
+    /// `None` when [`OPEN_MAX`] is reached, or when its id is in use: it is refused then.
     pub(super) fn take(self: &Arc<Self>, ask: Ask, version: Version, outlet: &Outlet) -> Option<Question> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         let (withdraw, withdrawn) = oneshot::channel();
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            self.refuse(
+                &ask.id,
+                "Too many requests wait for their answers",
+                version,
+                outlet,
+            );
+            return None;
+        };
         let mut open = self.open();
         if open.contains_key(&ask.id) {
+            drop(open);
+            self.refuse(
+                &ask.id,
+                "A request with this id waits for its answer",
+                version,
+                outlet,
+            );
             return None;
         }
         open.insert(ask.id.clone(), withdraw);
@@ -132,6 +146,23 @@ impl Questions {
             permit: Some(permit),
             withdrawn,
         })
+    }
+
+    /// Refuses a request that no question is made of.
+    pub(super) fn refuse(&self, id: &RequestId, why: &'static str, version: Version, outlet: &Outlet) {
+        let (Ok(permit), Ok(runtime)) = (
+            Arc::clone(&self.refusals).try_acquire_owned(),
+            Handle::try_current(),
+        ) else {
+            return;
+        };
+        let sent = client::refuse(id, &RpcError::invalid_request(why), version);
+        let outlet = outlet.clone();
+        runtime.spawn(async move {
+            // A server that is gone waits for nothing.
+            let _gone = outlet.tell(sent).await;
+            drop(permit);
+        });
     }
 
     /// The server does not wait for it any more.

@@ -1,6 +1,6 @@
 //! A server that is a program of ours: frames are lines on its standard input and output.
 //!
-//! Called by whoever opens a connection. The program runs under the shim of `engine::process`; lines that are no
+//! Called by `dial`. The program runs under the shim of `engine::process`; lines that are no
 //! frames are skipped and counted, and nothing but a frame's own bytes and the end of standard error is kept.
 
 use std::{
@@ -151,7 +151,6 @@ pub struct Inlet {
     orders: Orders,
     line: Line,
     skipped: u64,
-    /// Since the last frame.
     noise: Noise,
     /// Why it is being ended.
     ending: Option<Why>,
@@ -194,8 +193,8 @@ impl Inlet {
                 }
             };
             match fact {
-                Some(Fact::Line { bytes, more, .. }) => {
-                    if let Some(heard) = self.hear(bytes, more) {
+                Some(Fact::Line { bytes, more, cut, .. }) => {
+                    if let Some(heard) = self.hear(bytes, more, cut) {
                         return heard;
                     }
                 }
@@ -216,25 +215,27 @@ impl Inlet {
         }
     }
 
-    fn hear(&mut self, bytes: Vec<u8>, more: bool) -> Option<Heard> {
+    fn hear(&mut self, bytes: Vec<u8>, more: bool, cut: bool) -> Option<Heard> {
         let read = bytes.len();
         let line = self.line.push(bytes, more);
         let heard = match line {
             None => None,
             Some(Whole::TooLong { reply_to }) => Some(Heard::TooLong { reply_to }),
-            Some(Whole::Line(bytes)) if is_object(&bytes) => Some(Heard::Frame {
-                bytes,
-                via: Via::Shared,
-            }),
+            // Half a frame, written by a program that then ended, is no reply: the end is told instead.
+            Some(Whole::Line(bytes)) if is_object(&bytes) && (!cut || is_json(&bytes)) => {
+                Some(Heard::Frame {
+                    bytes,
+                    via: Via::Shared,
+                })
+            }
             Some(Whole::Line(bytes)) => {
                 self.skipped += u64::from(!bytes.trim_ascii().is_empty());
                 None
             }
         };
-        if heard.is_some() {
-            self.noise.reset();
-        } else if self.noise.add(read) && self.ending.is_none() {
-            // A long line counts before it ends, or one without an end would never count.
+        // Lines are counted here, and frames of no use by the connection, which alone can tell. A long line counts before
+        // it ends, or one without an end would never count.
+        if heard.is_none() && self.noise.add(read) && self.ending.is_none() {
             self.ending = Some(Why::Noise);
             self.orders.stop();
         }
@@ -288,6 +289,10 @@ impl Inlet {
             confirmed: ended.confirmed,
         }
     }
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
 fn is_object(line: &[u8]) -> bool {

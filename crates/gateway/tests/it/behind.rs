@@ -133,10 +133,13 @@ async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
 #[tokio::test]
 async fn a_server_that_dies_in_a_call_is_never_called_again_for_it() {
     let world = world("2025", "promote_after = \"0s\"\n").await;
-    let created = world.call(&Client::with_tasks(), "die", json!({})).await;
-    let id = created.result()["taskId"].as_str().expect("an id").to_owned();
-    let task = world.until(&id, "failed").await;
-    assert_eq!(task["error"]["data"]["reason"], "interrupted", "{task}");
+    // With half a reply it has not answered.
+    for tool in ["die", "half"] {
+        let created = world.call(&Client::with_tasks(), tool, json!({})).await;
+        let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+        let task = world.until(&id, "failed").await;
+        assert_eq!(task["error"]["data"]["reason"], "interrupted", "{task}");
+    }
     // Another call is served by a new process.
     let echoed = world
         .call(&Client::without_tasks(), "echo", json!({ "a": 1 }))
@@ -361,6 +364,21 @@ async fn a_client_s_model_is_asked_without_what_the_server_s_library_adds() {
     };
     let answered: Value = serde_json::from_str(said(&done["result"])).expect("JSON");
     assert_eq!(answered, answer, "{done}");
+}
+
+#[tokio::test]
+async fn t26_what_a_server_takes_back_is_asked_no_more() {
+    let world = world("2025", "promote_after = \"0s\"\nisolation = \"shared\"\n").await;
+    let created = world.call(&Client::with_tasks(), "ask_in_vain", json!({})).await;
+    let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+    world.until(&id, "input_required").await;
+    let client = Client::without_tasks();
+    world.call(&client, "release", json!({})).await.result();
+    let task = world.until(&id, "working").await;
+    assert!(task["inputRequests"].is_null(), "{task}");
+    world.call(&client, "release", json!({})).await.result();
+    let task = world.until(&id, "completed").await;
+    assert_eq!(said(&task["result"]), "went on");
 }
 
 #[tokio::test]

@@ -111,6 +111,11 @@ impl Decoder {
         Ok(())
     }
 
+    /// How many bytes of an event that has not ended are held.
+    pub fn held(&self) -> usize {
+        self.line.len() + self.event.data.len()
+    }
+
     fn end_line(&mut self, events: &mut Vec<Event>) -> Result<(), Broken> {
         let mut line = mem::take(&mut self.line);
         let text = if mem::take(&mut self.is_at_start) {

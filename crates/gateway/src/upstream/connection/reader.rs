@@ -9,9 +9,12 @@ use longhaul_mcp::{
         self, Carrier, Era, Incoming,
         incoming::{Ask, AskKind, Notice},
     },
-    frame::Obj,
+    frame::{Obj, Raw},
 };
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use super::{
     super::{
@@ -20,13 +23,20 @@ use super::{
         outcome::{Event, Failed, Unsent},
     },
     Inner, LIMITS,
+    pace::{Pace, Step},
     waiting::Told,
 };
+
+/// The longest notification that is kept whole, in bytes; many wait for whoever reads them.
+const NOTICE_BYTES_MAX: usize = 8 << 10;
+/// The longest request of a server, in bytes; none that is longer can be a question (`limits.question_max`).
+const ASK_BYTES_MAX: usize = 128 << 10;
 
 impl Inner {
     /// The one reader.
     pub(super) async fn read(self: Arc<Self>, mut inlet: Inlet, mut closing: watch::Receiver<Option<Why>>) {
         let mut noise = Noise::new();
+        let mut pace = Pace::new(Instant::now());
         let lost = loop {
             let heard = tokio::select! {
                 biased;
@@ -34,7 +44,16 @@ impl Inner {
                 heard = inlet.next() => heard,
             };
             match self.hear(heard) {
-                Use::Some => noise.reset(),
+                Use::Reply => noise.reset(),
+                Use::Told => match pace.take(Instant::now()) {
+                    Step::On => {}
+                    Step::Pause(pause) => tokio::select! {
+                        biased;
+                        why = closed(&mut closing) => break inlet.close(why).await,
+                        () = sleep(pause) => {}
+                    },
+                    Step::End => self.close(Why::Flood),
+                },
                 Use::None { bytes } => {
                     if noise.add(bytes) {
                         self.close(Why::Noise);
@@ -85,7 +104,7 @@ impl Inner {
                     )
                     | Err(_) => Told::Failed(Failed::Status(status)),
                 };
-                self.used(self.waiting.settle(request, told), 0)
+                Use::reply(self.waiting.settle(request, told), 0)
             }
             Heard::Over { request, over } => {
                 let told = match over {
@@ -95,44 +114,64 @@ impl Inner {
                         Told::Failed(Failed::Over(over))
                     }
                 };
-                self.used(self.waiting.settle(request, told), 0)
+                Use::reply(self.waiting.settle(request, told), 0)
             }
             Heard::Lost(lost) => Use::Last(lost),
         }
     }
 
-    fn used(&self, used: bool, bytes: usize) -> Use {
-        if used { Use::Some } else { Use::None { bytes } }
-    }
-
-    fn frame(self: &Arc<Self>, bytes: &[u8], via: Via) -> Use {
-        let used = match client::read(bytes, &LIMITS) {
+    fn frame(self: &Arc<Self>, frame: &[u8], via: Via) -> Use {
+        let bytes = frame.len();
+        match client::read(frame, &LIMITS) {
             Ok(Incoming::Reply { id, outcome }) => {
                 let id = number(&id);
-                self.may_answer(id, via) && self.waiting.settle(id, Told::Reply(outcome))
+                let told = self.may_answer(id, via) && self.waiting.settle(id, Told::Reply(outcome));
+                self.reply(told, via, bytes, "it answers another request")
             }
             Ok(Incoming::Unread(error)) => {
                 let id = self.only(via);
-                id.is_some_and(|id| self.waiting.settle(id, Told::Reply(Err(error))))
+                let told = id.is_some_and(|id| self.waiting.settle(id, Told::Reply(Err(error))));
+                Use::reply(told, bytes)
             }
-            Ok(Incoming::Notice { notice, .. }) => self.notice(notice, via),
-            Ok(Incoming::Ask(ask)) => self.asked(ask, via),
+            Ok(Incoming::Notice { notice, .. }) => {
+                let told = shortened(notice, bytes).is_some_and(|notice| self.notice(notice, via));
+                self.told(told, via, bytes)
+            }
+            Ok(Incoming::Ask(ask)) => self.told(self.asked(ask, via, bytes), via, bytes),
             Err(malformed) => {
-                let id = match via {
-                    Via::Request(id) => Some(id),
-                    Via::Shared => reply_to(bytes),
-                };
                 let failed = Failed::Unreadable(malformed.rule.to_string());
-                id.is_some_and(|id| self.waiting.settle(id, Told::Failed(failed)))
+                let id = reply_to(frame).filter(|id| self.may_answer(*id, via));
+                let told = id.is_some_and(|id| self.waiting.settle(id, Told::Failed(failed)));
+                self.reply(told, via, bytes, &malformed.rule.to_string())
             }
-        };
-        self.used(used, bytes.len())
+        }
+    }
+
+    /// Where nothing comes after what was no reply, whoever waits is told.
+    fn reply(&self, told: bool, via: Via, bytes: usize, why: &str) -> Use {
+        match via {
+            Via::Whole(id) if !told => {
+                let failed = Failed::Unreadable(why.to_owned());
+                Use::reply(self.waiting.settle(id, Told::Failed(failed)), bytes)
+            }
+            Via::Whole(_) | Via::Request(_) | Via::Shared => Use::reply(told, bytes),
+        }
+    }
+
+    fn told(&self, told: bool, via: Via, bytes: usize) -> Use {
+        match via {
+            Via::Whole(_) => self.reply(false, via, bytes, "it is no reply"),
+            Via::Request(_) | Via::Shared if told => Use::Told,
+            Via::Request(_) | Via::Shared => Use::None { bytes },
+        }
     }
 
     /// Over HTTP a reply comes on its request's own stream and on no other.
     fn may_answer(&self, id: u64, via: Via) -> bool {
         match via {
-            Via::Request(request) => request == id || longhaul_core::fault!("any-stream-replies"),
+            Via::Request(request) | Via::Whole(request) => {
+                request == id || longhaul_core::fault!("any-stream-replies")
+            }
             Via::Shared => self.outlet.carrier() == Carrier::Pipe,
         }
     }
@@ -140,7 +179,7 @@ impl Inner {
     /// The request that something without an id belongs to, if it can be no other.
     fn only(&self, via: Via) -> Option<u64> {
         match via {
-            Via::Request(request) => Some(request),
+            Via::Request(request) | Via::Whole(request) => Some(request),
             Via::Shared => self.waiting.only(),
         }
     }
@@ -154,7 +193,7 @@ impl Inner {
             }
             Notice::Log { level, logger, data } => {
                 let id = match via {
-                    Via::Request(id) => Some(id),
+                    Via::Request(id) | Via::Whole(id) => Some(id),
                     Via::Shared => self.waiting.only_call(),
                 };
                 self.waiting.event(id, Event::Log { level, logger, data });
@@ -179,10 +218,15 @@ impl Inner {
     }
 
     /// B-33: a stateless server asks nothing.
-    fn asked(&self, ask: Ask, via: Via) -> bool {
+    fn asked(&self, ask: Ask, via: Via, bytes: usize) -> bool {
         let Era::Session(version) = self.spoken.era else {
             return false;
         };
+        if bytes > ASK_BYTES_MAX {
+            self.questions
+                .refuse(&ask.id, "The request is too large", version, &self.outlet);
+            return false;
+        }
         let Some(question) = self.questions.take(ask, version, &self.outlet) else {
             return false;
         };
@@ -202,18 +246,64 @@ impl Inner {
     /// are of one owner, it is the last of several.
     fn asking_call(&self, via: Via) -> Option<u64> {
         match via {
-            Via::Request(id) => Some(id),
+            Via::Request(id) | Via::Whole(id) => Some(id),
             Via::Shared if self.ours.one_owner => self.waiting.last_call(),
             Via::Shared => self.waiting.only_call(),
         }
     }
 }
 
-/// Whether what was heard was of use.
+/// What was heard was of use for.
 enum Use {
-    Some,
-    None { bytes: usize },
+    /// A request that waited.
+    Reply,
+    /// Something that the server says of its own accord.
+    Told,
+    /// Nothing.
+    None {
+        bytes: usize,
+    },
     Last(Lost),
+}
+
+impl Use {
+    fn reply(told: bool, bytes: usize) -> Use {
+        if told { Use::Reply } else { Use::None { bytes } }
+    }
+}
+
+/// A notification that may be kept until somebody reads it. A long log message or line of status text is cut; any other
+/// long one is dropped.
+fn shortened(notice: Notice, bytes: usize) -> Option<Notice> {
+    if bytes <= NOTICE_BYTES_MAX {
+        return Some(notice);
+    }
+    let cut = |text: &str| text[..text.floor_char_boundary(NOTICE_BYTES_MAX / 2)].to_owned();
+    match notice {
+        Notice::Log { level, logger, data } => {
+            let text = data.read::<String>().unwrap_or_else(|_| data.text().to_owned());
+            let text = format!("{}… ({} bytes)", cut(&text), text.len());
+            let data = Raw::string(&text);
+            Some(Notice::Log {
+                level,
+                logger: logger.as_deref().map(cut),
+                data,
+            })
+        }
+        Notice::Progress { token, mut progress } => {
+            progress.message = progress.message.as_deref().map(cut);
+            Some(Notice::Progress { token, progress })
+        }
+        Notice::ToolsChanged
+        | Notice::PromptsChanged
+        | Notice::ResourcesChanged
+        | Notice::ResourceUpdated { .. }
+        | Notice::Cancelled { .. }
+        | Notice::Task { .. }
+        | Notice::LinkDone { .. }
+        | Notice::Acknowledged { .. }
+        | Notice::Other { .. } => None,
+    }
 }
 
 async fn closed(closing: &mut watch::Receiver<Option<Why>>) -> Why {

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     super::link::{FRAME_MAX, Heard, Over, Via, reply_to},
     BODY_IDLE_MAX, REFUSAL_MAX, RESUMES_MAX, RETRY,
-    wire::{Wire, causes, has_type, is_stream},
+    wire::{Room, Wire, causes, has_type, is_stream},
 };
 
 /// After its reply a stream should end at once; then the connection can serve the next request.
@@ -58,16 +58,18 @@ impl Place {
 }
 
 /// The events of a response.
-struct Events {
+struct Events<'a> {
     response: Response,
     decoder: Decoder,
+    room: Room<'a>,
     ready: std::vec::IntoIter<Event>,
 }
 
-impl Events {
-    fn new(response: Response) -> Events {
+impl<'a> Events<'a> {
+    fn new(response: Response, wire: &'a Wire) -> Events<'a> {
         Events {
             response,
+            room: Room::of(wire),
             decoder: Decoder::new(Limits {
                 line_bytes_max: FRAME_MAX + 64,
                 event_bytes_max: FRAME_MAX,
@@ -82,13 +84,22 @@ impl Events {
             if let Some(event) = self.ready.next() {
                 return Ok(Some(event));
             }
-            let Ok(Some(bytes)) = self.response.chunk().await else {
+            let chunk = self.response.chunk();
+            let chunk = match self.room.is_large() {
+                // Others wait for the room.
+                true => timeout(BODY_IDLE_MAX, chunk).await,
+                false => Ok(chunk.await),
+            };
+            let Ok(Ok(Some(bytes))) = chunk else {
                 return Ok(None);
             };
             let mut events = Vec::new();
             let fed = self.decoder.feed(&bytes, &mut events);
             if events.is_empty() {
                 fed.map_err(|_broken| Over::TooLong)?;
+            }
+            if events.is_empty() {
+                self.room.take(self.decoder.held()).await;
             }
             self.ready = events.into_iter();
         }
@@ -138,15 +149,18 @@ impl Exchange {
         if !has_type(&response, "application/json") {
             return Err(Over::NotJson);
         }
-        let bytes = body(response, FRAME_MAX).await?;
-        self.heard(bytes).await;
+        let mut room = Room::of(&self.wire);
+        let bytes = body(response, FRAME_MAX, &mut room).await?;
+        let via = Via::Whole(self.id);
+        self.wire.hear_in(room, Heard::Frame { bytes, via }).await;
         Ok(())
     }
 
     async fn refused(&self, response: Response) -> Result<(), Over> {
         let status = response.status().as_u16();
         // A refusal is one without its reasons too.
-        let body = body(response, REFUSAL_MAX).await.unwrap_or_default();
+        let mut room = Room::of(&self.wire);
+        let body = body(response, REFUSAL_MAX, &mut room).await.unwrap_or_default();
         let request = self.id;
         self.wire
             .hear(Heard::Refused {
@@ -156,11 +170,6 @@ impl Exchange {
             })
             .await;
         Ok(())
-    }
-
-    async fn heard(&self, bytes: Vec<u8>) {
-        let via = Via::Request(self.id);
-        self.wire.hear(Heard::Frame { bytes, via }).await;
     }
 
     /// Reads the stream until the reply was on it, and resumes it where it can be.
@@ -191,14 +200,16 @@ impl Exchange {
 
     /// Whether the reply was on the stream; it ended otherwise.
     async fn read(&self, response: Response, place: &mut Place) -> Result<bool, Over> {
-        let mut events = Events::new(response);
+        let mut events = Events::new(response, &self.wire);
         while let Some(event) = events.next().await? {
             place.take(&event);
             let Some(bytes) = frame(event) else {
                 continue;
             };
             let is_reply = reply_to(&bytes) == Some(self.id);
-            self.heard(bytes).await;
+            let via = Via::Request(self.id);
+            let room = events.room.leave();
+            self.wire.hear_in(room, Heard::Frame { bytes, via }).await;
             if is_reply {
                 // What stands behind the reply belongs to nobody.
                 let _rest = timeout(AFTER_REPLY_MAX, async {
@@ -221,15 +232,12 @@ pub(super) async fn listen(wire: Arc<Wire>) {
         match response {
             Ok(response) if is_stream(&response) => {
                 was_open = true;
-                let mut events = Events::new(response);
+                let mut events = Events::new(response, &wire);
                 while let Some(event) = events.next().await.unwrap_or(None) {
                     place.take(&event);
                     if let Some(bytes) = frame(event) {
-                        wire.hear(Heard::Frame {
-                            bytes,
-                            via: Via::Shared,
-                        })
-                        .await;
+                        let (room, via) = (events.room.leave(), Via::Shared);
+                        wire.hear_in(room, Heard::Frame { bytes, via }).await;
                     }
                 }
             }
@@ -245,12 +253,15 @@ pub(super) async fn listen(wire: Arc<Wire>) {
     }
 }
 
-async fn body(mut response: Response, max: usize) -> Result<Vec<u8>, Over> {
+async fn body(mut response: Response, max: usize, room: &mut Room<'_>) -> Result<Vec<u8>, Over> {
     let mut body = Vec::new();
     loop {
         match timeout(BODY_IDLE_MAX, response.chunk()).await {
             Ok(Ok(Some(bytes))) if body.len() + bytes.len() > max => return Err(Over::TooLong),
-            Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+            Ok(Ok(Some(bytes))) => {
+                room.take(body.len() + bytes.len()).await;
+                body.extend_from_slice(&bytes);
+            }
             Ok(Ok(None)) => return Ok(body),
             Ok(Err(error)) => return Err(Over::Broken(causes(&error))),
             Err(_late) => return Err(Over::Broken("it stopped in the middle".to_owned())),

@@ -5,7 +5,7 @@
 use std::{
     error::Error as _,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -15,11 +15,14 @@ use reqwest::{
     Client, Method, RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
+};
 
 use super::{
     super::link::{Heard, Lost, Why},
-    TELL_MAX,
+    LARGE_MAX, SMALL_MAX, TELL_MAX,
 };
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -34,7 +37,43 @@ pub(super) struct Wire {
     session: Mutex<Session>,
     /// Streams carry ids to go on from.
     resumable: AtomicBool,
-    heard: mpsc::Sender<Heard>,
+    heard: mpsc::Sender<Told>,
+    large: Arc<Semaphore>,
+}
+
+/// Something that was heard, and the room that it takes until it is read.
+pub(super) type Told = (Heard, Option<OwnedSemaphorePermit>);
+
+/// What one reply may take of the memory for all of them: the start of it always, all of it when its turn has come.
+pub(super) struct Room<'a> {
+    wire: &'a Wire,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl<'a> Room<'a> {
+    pub(super) fn of(wire: &'a Wire) -> Room<'a> {
+        Room { wire, permit: None }
+    }
+
+    /// Waits for the turn of a reply that has grown to so many bytes.
+    pub(super) async fn take(&mut self, bytes: usize) {
+        if bytes > SMALL_MAX && self.permit.is_none() {
+            // Never closed.
+            self.permit = Arc::clone(&self.wire.large).acquire_owned().await.ok();
+        }
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.permit.is_some()
+    }
+
+    /// The room of what is complete; what comes next takes its own.
+    pub(super) fn leave(&mut self) -> Room<'a> {
+        Room {
+            wire: self.wire,
+            permit: self.permit.take(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -50,7 +89,7 @@ struct Session {
 pub struct Untaken(String);
 
 impl Wire {
-    pub(super) fn new(client: Client, url: Url, headers: HeaderMap, heard: mpsc::Sender<Heard>) -> Wire {
+    pub(super) fn new(client: Client, url: Url, headers: HeaderMap, heard: mpsc::Sender<Told>) -> Wire {
         Wire {
             client,
             url,
@@ -58,6 +97,7 @@ impl Wire {
             session: Mutex::default(),
             resumable: AtomicBool::new(false),
             heard,
+            large: Arc::new(Semaphore::new(LARGE_MAX)),
         }
     }
 
@@ -161,8 +201,13 @@ impl Wire {
     }
 
     pub(super) async fn hear(&self, heard: Heard) {
+        self.hear_in(Room::of(self), heard).await;
+    }
+
+    /// Tells what was heard; it takes its room until it is read.
+    pub(super) async fn hear_in(&self, room: Room<'_>, heard: Heard) {
         // Whoever listened is gone.
-        let _closed = self.heard.send(heard).await;
+        let _closed = self.heard.send((heard, room.permit)).await;
     }
 
     pub(super) async fn session_ended(&self) {

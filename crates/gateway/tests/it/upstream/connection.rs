@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_gateway::upstream::{
     Event, Failed, Outcome, Request, Unsent,
-    connection::{CANCEL_WAIT, Connection},
+    connection::{BURST, CANCEL_WAIT, Connection, PER_SECOND},
     dial::{self, Ours, PROBE_MAX, Place, Unopened},
     http::Remote,
     link::{Over, Why},
+    question::OPEN_MAX,
 };
 use longhaul_mcp::{
     client::{
@@ -54,14 +55,16 @@ impl Peer {
     }
 
     async fn remote(options: &[&str]) -> Peer {
+        Peer::reached(options).await.expect("it opens")
+    }
+
+    async fn reached(options: &[&str]) -> Result<Peer, Unopened> {
         let site = Site::start(options).await;
         let place = Place::Remote(Remote {
             url: site.url(),
             headers: Vec::new(),
         });
-        Peer::of(place, Some(site), directory(), &ours())
-            .await
-            .expect("it opens")
+        Peer::of(place, Some(site), directory(), &ours()).await
     }
 
     async fn of(place: Place, site: Option<Site>, spool: TempDir, ours: &Ours) -> Result<Peer, Unopened> {
@@ -272,6 +275,47 @@ async fn replies_to_nobody_are_dropped() {
 }
 
 #[tokio::test]
+async fn a_frame_with_a_wrong_id_is_skipped_over_http_as_on_a_pipe() {
+    for options in [&["--era=2025"][..], &["--era=2026"]] {
+        for peer in [Peer::program(options).await, Peer::remote(options).await] {
+            assert_eq!(peer.text("wrong_ids", json!({})).await, "right");
+            assert_eq!(peer.text("echo", json!({})).await, "{}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reply_of_json_that_answers_nothing_fails_its_request() {
+    let peer = Peer::remote(&["--era=2026", "--json"]).await;
+    for body in [
+        "{",
+        r#"{"jsonrpc":"2.0","id":1000,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+    ] {
+        let outcome = peer.call("status", json!({"status": 200, "body": body})).await;
+        assert!(
+            matches!(outcome, Outcome::Failed(Failed::Unreadable(_))),
+            "{body}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_tells_too_much_is_read_slowly_and_nothing_is_lost() {
+    let peer = Peer::program(&["--era=2025"]).await;
+    let began = Instant::now();
+    let count = BURST + PER_SECOND;
+    assert_eq!(
+        peer.text("flood_changes", json!({"count": count})).await,
+        "flooded"
+    );
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(900), "{took:?}");
+    assert_eq!(peer.notices.lock().expect("whole").len(), count as usize);
+    assert_eq!(peer.text("echo", json!({})).await, "{}");
+}
+
+#[tokio::test]
 async fn frames_of_no_use_without_end_end_the_connection() {
     let peer = Peer::program(&["--era=2025"]).await;
     let outcome = peer.call("flood_frames", json!({"count": 1_000_000})).await;
@@ -297,12 +341,10 @@ async fn a_death_ends_every_request_that_waits() {
             matches!(hung, Outcome::Failed(Failed::Lost(_))),
             "{tool}: {hung:?}"
         );
-        // Half a reply names its request.
-        let is_told = match tool {
-            "half" => matches!(died, Outcome::Failed(Failed::Unreadable(_))),
-            _ => matches!(died, Outcome::Failed(Failed::Lost(_))),
-        };
-        assert!(is_told, "{tool}: {died:?}");
+        assert!(
+            matches!(died, Outcome::Failed(Failed::Lost(_))),
+            "{tool}: {died:?}"
+        );
         peer.connection.ended().await;
         assert!(
             peer.connection.lost().is_some_and(|lost| lost.confirmed),
@@ -441,6 +483,46 @@ async fn a_question_of_a_server_that_is_gone_is_withdrawn() {
 }
 
 #[tokio::test]
+async fn a_question_that_the_server_takes_back_is_withdrawn() {
+    let options = ["--era=2025"];
+    for peer in [Peer::program(&options).await, Peer::remote(&options).await] {
+        let (events, mut heard) = mpsc::channel(10);
+        let ask = peer.call_until("ask_in_vain", json!({}), Some(events), std::future::pending());
+        let take_back = async {
+            let event = within(PATIENCE, heard.recv()).await;
+            let Some(Event::Ask(mut question)) = event else {
+                panic!("{event:?}");
+            };
+            peer.call("release", json!({})).await;
+            within(PATIENCE, question.withdrawn()).await;
+            peer.call("release", json!({})).await;
+        };
+        let (outcome, ()) = tokio::join!(ask, take_back);
+        assert_eq!(text(outcome), "went on");
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_the_server_that_there_is_no_room_for_is_refused() {
+    let many: Vec<String> = (0..=OPEN_MAX).map(|n| format!("many-{n}")).collect();
+    for (ids, why) in [
+        (many, "Too many requests"),
+        (
+            vec!["same".to_owned(), "same".to_owned()],
+            "A request with this id",
+        ),
+    ] {
+        let peer = Peer::program(&["--era=2025"]).await;
+        // Whoever reads them keeps them open.
+        let (events, _kept) = mpsc::channel(100);
+        let asked = json!({ "ids": ids });
+        let outcome = peer.call_until("ask_often", asked, Some(events), std::future::pending());
+        let refused = text(outcome.await);
+        assert!(refused.contains(why) && refused.contains("-32600"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn changes_are_told() {
     for (name, peer) in Peer::all().await {
         if name.contains("stateless") {
@@ -564,6 +646,9 @@ async fn a_server_that_cannot_be_spoken_to_is_told_by_its_cause() {
         let died = Peer::open(&[era, "--dial=die"]).await.err().expect("it fails");
         assert!(died.stderr().contains("no configuration"), "{died:?}");
     }
+    let odd = Peer::reached(&["--dial=html"]).await;
+    let odd = odd.err().expect("it fails").to_string();
+    assert!(odd.contains("neither JSON nor a stream of events"), "{odd}");
     let spool = directory();
     let mut program = fixture(&[]);
     program.command[0] = "no-such-program".into();
@@ -596,6 +681,11 @@ async fn silence_is_waited_for_as_long_as_a_dial_may_take() {
         "{failed:?}"
     );
     assert_eq!(failed.stderr(), "thinking\n");
+
+    let spool = directory();
+    let place = Place::Program(fixture(&["--dial=lines"]), Arc::new(host(&spool)));
+    let odd = Peer::of(place, None, spool, &ours).await.err().expect("it fails");
+    assert!(odd.to_string().contains("standard output is not MCP"), "{odd}");
 }
 
 #[tokio::test]

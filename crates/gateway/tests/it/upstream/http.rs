@@ -128,7 +128,7 @@ impl Link {
         let Heard::Frame { bytes, via } = heard else {
             panic!("{heard:?}");
         };
-        assert_eq!(via, Via::Request(id));
+        assert!(matches!(via, Via::Request(of) | Via::Whole(of) if of == id), "{via:?}");
         serde_json::from_slice(&bytes).expect("JSON")
     }
 
