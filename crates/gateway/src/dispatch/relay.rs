@@ -7,7 +7,6 @@
 use std::{collections::BTreeSet, future::pending, time::Duration};
 
 use futures_util::future::join_all;
-use longhaul_core::Span;
 use longhaul_mcp::{
     Reply, RpcError, clean,
     client::{
@@ -18,10 +17,11 @@ use longhaul_mcp::{
     frame::{Obj, Raw},
     reply::InputRequest,
     request::{Answers, Client, Filter, Relay, RelayMethod, Subject},
-    rpc_error::INVALID_PARAMS,
+    rpc_error::{INVALID_PARAMS, RESOURCE_NOT_FOUND},
 };
+use tokio::time::{Instant, timeout_at};
 
-use super::{Conversation, Dispatch, held::errored};
+use super::{Conversation, Dispatch};
 use crate::{
     catalog::full_name,
     changes::Wanted,
@@ -29,13 +29,16 @@ use crate::{
     gate::{self, Action, View},
     identity,
     sealed_id::owner_digest,
-    upstream::{Definitions, Outcome, Request, Server, asked, definitions::list, fleet::Member, server},
+    upstream::{
+        Definitions, Outcome, Reason, Request, Server, asked, definitions::list, fleet::Member,
+        reason::Asked, server,
+    },
 };
 
 /// How long a list waits for one server before that one is listed as it was last seen.
 const LIST_TIME: Duration = Duration::from_secs(10);
-/// The code for a resource that is not there, up to 2025-11-25.
-const NOT_FOUND: i64 = -32002;
+/// How long the servers are asked, all in all, for a resource that none of them lists.
+const FIND_TIME: Duration = Duration::from_secs(60);
 
 impl Dispatch {
     /// The lists whose changes a listener is told of, of those that it asked for.
@@ -61,7 +64,8 @@ impl Dispatch {
             whose: caller(owner, session, client),
             answers: client.answers,
             // Only the stateless generation repeats such a request with the answers.
-            is_asked: session.is_none(),
+            can_repeat: session.is_none(),
+            runs_longhaul: identity::is_local(&owner.owner),
         };
         match &relay.subject {
             Subject::List { cursor } => {
@@ -136,22 +140,40 @@ impl Dispatch {
     }
 
     /// A request about a resource, or a completion of a template's argument: to the server that lists it, then to the
-    /// one whose template fits, then to each that has resources, until one knows it.
+    /// one whose template fits, then to each that may know it all the same, until one does. A server that does not
+    /// answer is passed over; its error is told when no other server knows the resource.
     async fn about_resource(&self, caller: &Asking, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
-        let ranked = self.inner.fleet.servers().filter_map(|server| {
+        let ranked = self.inner.fleet.members().iter().filter_map(|member| {
+            let server = member.server.as_ref()?;
             let definitions = server.definitions()?;
-            answers(&definitions, relay.method).then(|| (rank(&definitions, uri), server))
+            let rank = rank(&definitions, uri);
+            // Nobody needs a process of a server for what that one cannot know.
+            let may_know =
+                rank < Rank::Unknown || !definitions.templates.is_empty() || server.is_live(&caller.whose);
+            (may_know && answers(&definitions, relay.method)).then_some((rank, member, server))
         });
-        let mut ranked: Vec<(u8, &Server)> = ranked.collect();
-        ranked.sort_by_key(|(rank, _)| *rank);
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_by_key(|(rank, ..)| *rank);
+        let mut failure = None;
         let mut unknown = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
-        for (_, server) in ranked {
-            match self.ask(server, caller, relay, relay.params.as_ref()).await {
-                Err(error) if matches!(error.code, NOT_FOUND | INVALID_PARAMS) => unknown = error,
-                answered => return answered,
+        let until = Instant::now() + FIND_TIME;
+        for (rank, member, server) in ranked {
+            let asked = self.ask(member, server, caller, relay, relay.params.as_ref());
+            let answered = match rank {
+                // Found: it has all the time of a request.
+                Rank::Listed => asked.await,
+                Rank::Template | Rank::Unknown => match timeout_at(until, asked).await {
+                    Ok(answered) => answered,
+                    Err(_late) => break,
+                },
+            };
+            match answered {
+                Ok(reply) => return Ok(reply),
+                Err(error) if matches!(error.code, RESOURCE_NOT_FOUND | INVALID_PARAMS) => unknown = error,
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Err(unknown)
+        Err(failure.unwrap_or(unknown))
     }
 
     /// A request about a prompt, under the name that it has at its server.
@@ -162,9 +184,9 @@ impl Dispatch {
             let definitions = server.definitions()?;
             let mut bare = definitions.prompts.iter().map(|prompt| &prompt.key);
             let bare = bare.find(|bare| listed_name(member, bare, &shared) == name)?;
-            Some((server, bare.clone()))
+            Some((member, server, bare.clone()))
         });
-        let Some((server, bare)) = found else {
+        let Some((member, server, bare)) = found else {
             return Err(RpcError::invalid_params(format!(
                 "Unknown prompt: {}",
                 clean(name, 200)
@@ -178,18 +200,18 @@ impl Dispatch {
                 params.set("name", &bare);
             }
         }
-        self.ask(server, caller, relay, Some(&params)).await
+        self.ask(member, server, caller, relay, Some(&params)).await
     }
 
     async fn ask(
         &self,
+        member: &Member,
         server: &Server,
         caller: &Asking,
         relay: &Relay,
         params: Option<&Obj>,
     ) -> Result<Reply, RpcError> {
-        let config = self.inner.fleet.config(server.name());
-        let timeout = config.map_or(Span::seconds(60), |config| config.request_timeout);
+        let timeout = member.config.request_timeout;
         let capabilities = client::capabilities(caller.answers);
         let request = Request {
             method: relay.method.as_str(),
@@ -199,29 +221,25 @@ impl Dispatch {
             timeout: Some(Duration::from_millis(timeout.0)),
             ..Request::default()
         };
-        let failed = |reason: &'static str, what: &str| {
-            RpcError::internal(reason, format!("The server `{}`: {what}", server.name()))
+        let asked = Asked {
+            server: server.name(),
+            runs_longhaul: caller.runs_longhaul,
         };
         match server.call(&caller.whose, request, None, pending()).await {
-            Outcome::Came(Came::Complete(result)) => Ok(self.relayed(relay, result)),
             // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
             Outcome::Came(Came::InputRequired { requests, state }) if caller.can_be_asked(&requests) => {
                 Ok(Reply::InputRequired { requests, state })
             }
-            Outcome::Errored(error) => Err(errored(error.text().as_bytes())
-                .unwrap_or_else(|| failed("upstream_malformed", "its error is none"))),
-            Outcome::Unusable(bad) => Err(bad.error()),
-            Outcome::Came(Came::InputRequired { .. } | Came::Task { .. }) => Err(failed(
-                "upstream_asked",
-                "it asks its caller something that this client cannot be asked",
-            )),
-            Outcome::Unsent(unsent) => Err(failed("upstream_unavailable", &unsent.to_string())),
-            Outcome::Failed(lost) => Err(failed("upstream_lost", &lost.to_string())),
-            Outcome::TimedOut => Err(failed(
-                "upstream_silent",
-                &format!("it did not answer within {}", written(timeout)),
-            )),
-            Outcome::Stopped { .. } => Err(failed("upstream_lost", "it was given up")),
+            Outcome::TimedOut => {
+                let limit = format!("`request_timeout` is {}", written(timeout));
+                Err(Reason::Silent.error(asked, limit))
+            }
+            outcome @ (Outcome::Came(_)
+            | Outcome::Errored(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(_)
+            | Outcome::Failed(_)
+            | Outcome::Stopped { .. }) => outcome.result(asked).map(|result| self.relayed(relay, result)),
         }
     }
 }
@@ -230,13 +248,14 @@ impl Dispatch {
 struct Asking {
     whose: server::Caller,
     answers: Answers,
-    is_asked: bool,
+    can_repeat: bool,
+    runs_longhaul: bool,
 }
 
 impl Asking {
     fn can_be_asked(&self, requests: &[InputRequest]) -> bool {
         let declared = |request| asked::kind(request).is_some_and(|kind| kind.declared_by(self.answers));
-        self.is_asked && requests.iter().all(declared)
+        self.can_repeat && requests.iter().all(declared)
     }
 }
 
@@ -257,19 +276,29 @@ async fn pages(server: &Server, caller: &server::Caller, of: Of) -> Option<Vec<I
     listed.ok().map(|()| items.items)
 }
 
-/// How likely a server is to know a resource: 0 where it lists it, 1 where a template fits, 2 elsewhere.
-fn rank(definitions: &Definitions, uri: &str) -> u8 {
+/// How likely a server is to know a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It lists it.
+    Listed,
+    /// A template of it fits.
+    Template,
+    /// It says nothing of it.
+    Unknown,
+}
+
+fn rank(definitions: &Definitions, uri: &str) -> Rank {
     let mut listed = definitions.resources.iter().chain(&definitions.templates);
     let fits = |template: &Item| {
         let fixed = template.key.split('{').next().unwrap_or_default();
         !fixed.is_empty() && uri.starts_with(fixed)
     };
     if listed.any(|item| item.key == uri) {
-        0
+        Rank::Listed
     } else if definitions.templates.iter().any(fits) {
-        1
+        Rank::Template
     } else {
-        2
+        Rank::Unknown
     }
 }
 

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use longhaul_mcp::{
-    clean,
+    RpcError, clean,
     client::result::{Bad, Came},
     frame::{Obj, Raw},
     header::Mirror,
@@ -16,6 +16,7 @@ use longhaul_mcp::{
 use super::{
     link::{Lost, Over},
     question::Question,
+    reason::{Asked, Reason},
 };
 
 /// One request.
@@ -77,6 +78,34 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The result, or the error that a client reads instead.
+    ///
+    /// # Errors
+    /// Why there is no result, as whoever asked may know it.
+    pub fn result(self, asked: Asked<'_>) -> Result<Raw, RpcError> {
+        let refused = |reason: Reason, detail: &str| Err(reason.error(asked, detail));
+        match self {
+            Outcome::Came(Came::Complete(result)) => Ok(result),
+            Outcome::Came(Came::InputRequired { .. }) => refused(Reason::Asked, ""),
+            Outcome::Came(Came::Task { .. }) => refused(Reason::UnaskedTask, ""),
+            Outcome::Errored(error) => match error.read() {
+                Ok(error) => Err(RpcError::passed_on(error)),
+                Err(_) => refused(Reason::Malformed, ""),
+            },
+            Outcome::Unusable(bad) => Err(bad.error()),
+            Outcome::Unsent(unsent) => refused(Reason::Unavailable, unsent.shown()),
+            Outcome::Failed(Failed::Lost(_) | Failed::Over(_)) | Outcome::Stopped { .. } => {
+                refused(Reason::Lost, "")
+            }
+            Outcome::Failed(Failed::Status(status)) => {
+                refused(Reason::Refused, &format!("HTTP status {status}"))
+            }
+            Outcome::Failed(Failed::Unreadable(_)) => refused(Reason::Malformed, ""),
+            Outcome::Failed(Failed::TooLong) => refused(Reason::Malformed, "it is too long"),
+            Outcome::TimedOut => refused(Reason::Silent, ""),
+        }
+    }
+
     /// In words, for whoever runs the server: why there is no result.
     pub fn why(&self) -> String {
         match self {
@@ -111,8 +140,25 @@ pub enum Unsent {
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
     /// There is no server to send it to.
-    #[error("{0}")]
-    Unopened(String),
+    #[error("{why}")]
+    Unopened {
+        /// Why, as its caller may know it.
+        shown: &'static str,
+        /// Why, for whoever runs it.
+        why: String,
+    },
+}
+
+impl Unsent {
+    /// As whoever asked may know it: nothing of paths, addresses and secrets.
+    pub fn shown(&self) -> &'static str {
+        match self {
+            Unsent::TooMany => "it has too many requests under way",
+            Unsent::Deaf => "it does not read what it is sent",
+            Unsent::Unreachable(_) => "it cannot be reached",
+            Unsent::Unopened { shown, .. } => shown,
+        }
+    }
 }
 
 /// Why the reply to a request that was sent will not come.

@@ -102,6 +102,18 @@ pub(super) enum Untaken {
     Late(usize),
 }
 
+impl Untaken {
+    /// As whoever asked may know it: nothing of paths, addresses, secrets and what others do.
+    pub(super) fn shown(&self) -> &'static str {
+        match self {
+            Untaken::Closed => "it was closed",
+            Untaken::Unopened(_) => "it cannot be started or reached",
+            Untaken::Later(_) => "it is down, and is tried again",
+            Untaken::Late(_) => "it has no process to spare; try again",
+        }
+    }
+}
+
 /// A live connection, for `longhaul servers`.
 #[derive(Clone, Debug)]
 pub struct Live {

@@ -3,7 +3,7 @@
 //! `offer` puts it into the catalog. The call is sent once: whether a call whose reply was lost is made again is the
 //! task's rule (`on_crash`), and never decided here.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use longhaul_core::{Body, Span};
@@ -17,12 +17,16 @@ use longhaul_mcp::{
     url_rule::Reach,
 };
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, sleep_until},
+};
 
 use super::{
     asked::{Asker, Unanswered},
     link::Why,
     outcome::{Event, Failed, Outcome, Request},
+    reason::{Asked, Reason},
     server::{Caller, Server},
 };
 use crate::{
@@ -35,7 +39,7 @@ use crate::{
 
 /// How many reports of one call wait to be passed on; of more, some are dropped.
 const EVENTS_MAX: usize = 64;
-/// How often one call may ask before it goes on.
+/// How many rounds of questions one call may take.
 const ROUNDS_MAX: usize = 100;
 /// The pause before a call is repeated that was put off without a question.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -49,7 +53,7 @@ pub struct Relayed {
     pub name: String,
     /// The arguments that headers mirror there.
     pub mirrors: Arc<[Mirror]>,
-    /// How long one call may take.
+    /// How long one call may take, all its rounds together; the time in which its caller is asked does not count.
     pub timeout: Option<Span>,
     /// The most calls at once.
     pub concurrency: usize,
@@ -85,27 +89,43 @@ impl Relayed {
         };
         let mut params = self.params(call, stored.rest);
         let caller = Caller::of(&owner_digest(&call.owner), stored.session);
-        for _ in 0..ROUNDS_MAX {
-            let outcome = self.round(&caller, &params, &asker).await;
+        let asked = Asked {
+            server: self.server.name(),
+            runs_longhaul: identity::is_local(&call.owner),
+        };
+        let mut clock = Clock::start(self.timeout);
+        let mut rounds = 0;
+        loop {
+            let outcome = self.round(&caller, &params, &asker, &mut clock).await;
             let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
-                return self.finish(outcome);
+                return self.finish(outcome, asked);
             };
-            if requests.is_empty() {
+            let answers = if requests.is_empty() {
                 // B-38: it is to be asked again later.
-                tokio::time::sleep(AGAIN).await;
-            }
-            let answers = tokio::select! {
-                biased;
-                answers = asker.ask(&requests) => answers,
-                () = context.stop() => Err(Unanswered::Ended),
+                tokio::select! {
+                    biased;
+                    () = context.stop() => Err(Unanswered::Ended),
+                    () = clock.over() => return self.finish(Outcome::TimedOut, asked),
+                    () = tokio::time::sleep(AGAIN) => Ok(Obj::default()),
+                }
+            } else if rounds == ROUNDS_MAX {
+                Err(Unanswered::Cannot("it asks again and again".to_owned()))
+            } else {
+                rounds += 1;
+                clock.wait(true);
+                let answers = tokio::select! {
+                    biased;
+                    answers = asker.ask(&requests) => answers,
+                    () = context.stop() => Err(Unanswered::Ended),
+                };
+                clock.wait(false);
+                answers
             };
             let answers = match answers {
                 Ok(answers) => answers,
                 // The server has replied, so nothing of the call is at work there.
                 Err(Unanswered::Ended) => return Finish::Stopped { confirmed: true },
-                Err(Unanswered::Cannot(why)) => {
-                    return self.refused("upstream_asked", &format!("it asks its caller something: {why}"));
-                }
+                Err(Unanswered::Cannot(why)) => return errored(&Reason::Asked.error(asked, why)),
             };
             // B-40
             params.set("inputResponses", &answers.to_raw());
@@ -114,11 +134,10 @@ impl Relayed {
                 params.set("requestState", &state);
             }
         }
-        self.refused("upstream_asked", "it asks its caller again and again")
     }
 
     /// One request and what comes of it.
-    async fn round(&self, caller: &Caller, params: &Obj, asker: &Asker) -> Outcome {
+    async fn round(&self, caller: &Caller, params: &Obj, asker: &Asker, clock: &mut Clock) -> Outcome {
         let context = &asker.context;
         let capabilities = client::capabilities(asker.declared);
         let request = Request {
@@ -128,25 +147,45 @@ impl Relayed {
             capabilities: Some(&capabilities),
             // What the client wants of it is sorted out where the client is.
             log_level: Some(LogLevel::Debug),
-            timeout: self.timeout.map(|timeout| Duration::from_millis(timeout.0)),
+            // Its time stands still while it asks, which only `clock` knows.
+            timeout: None,
+        };
+        let late = Notify::new();
+        let stop = async {
+            tokio::select! {
+                () = context.stop() => {}
+                () = late.notified() => {}
+            }
         };
         let (events, mut told) = mpsc::channel(EVENTS_MAX);
-        let outcome = self.server.call(caller, request, Some(events), context.stop());
+        let outcome = self.server.call(caller, request, Some(events), stop);
         tokio::pin!(outcome);
         let mut open = FuturesUnordered::new();
+        let mut is_late = false;
         loop {
             tokio::select! {
                 biased;
                 Some(event) = told.recv() => match event {
-                    Event::Ask(question) => open.push(asker.clone().reply(question)),
+                    Event::Ask(question) => {
+                        open.push(asker.clone().reply(question));
+                        clock.wait(true);
+                    }
                     event @ (Event::Progress(_) | Event::Log { .. }) => pass_on(context, event),
                 },
-                Some(()) = open.next(), if !open.is_empty() => {}
+                Some(()) = open.next(), if !open.is_empty() => clock.wait(!open.is_empty()),
                 outcome = &mut outcome => {
                     while let Ok(event) = told.try_recv() {
                         pass_on(context, event);
                     }
-                    return outcome;
+                    clock.wait(false);
+                    return match outcome {
+                        Outcome::Stopped { .. } if is_late => Outcome::TimedOut,
+                        outcome => outcome,
+                    };
+                }
+                () = clock.over(), if !is_late => {
+                    is_late = true;
+                    late.notify_one();
                 }
             }
         }
@@ -159,75 +198,100 @@ impl Relayed {
         call_params(&self.name, arguments.as_ref(), rest)
     }
 
-    fn finish(&self, outcome: Outcome) -> Finish {
+    fn finish(&self, outcome: Outcome, asked: Asked<'_>) -> Finish {
         match outcome {
-            Outcome::Came(Came::Complete(result)) => self.returned(&result),
-            Outcome::Came(Came::InputRequired { .. }) => {
-                self.refused("upstream_asked", "it asks its caller something that is not asked")
-            }
-            Outcome::Came(Came::Task { .. }) => self.refused(
-                "upstream_unasked_task",
-                "it made a task of the call, which it was not asked for",
-            ),
             Outcome::Errored(error) => Finish::Errored {
                 body: Body::new(error.text().as_bytes()),
             },
-            Outcome::Unusable(bad) => errored(&bad.error()),
-            Outcome::Unsent(unsent) => {
-                self.refused("upstream_unavailable", &format!("it was not called: {unsent}"))
-            }
             // What was done is not known, unless the server is gone for certain.
             Outcome::Failed(Failed::Lost(lost)) => Finish::Lost {
                 confirmed: lost.confirmed && lost.why != Why::Closed,
             },
             Outcome::Failed(Failed::Over(_)) => Finish::Lost { confirmed: false },
-            Outcome::Failed(failed @ (Failed::Status(_) | Failed::Unreadable(_) | Failed::TooLong)) => {
-                self.refused("upstream_malformed", &failed.to_string())
-            }
-            Outcome::TimedOut => {
-                let limit = self.timeout.map(written).unwrap_or_default();
-                let text = format!(
-                    "`{}` did not end within {limit} (`timeout`); the server `{}` was told to stop.",
-                    self.name,
-                    self.server.name()
-                );
-                let result = json!({ "content": [{ "type": "text", "text": text }], "isError": true });
-                Finish::Returned {
-                    body: Body::new(result.to_string().as_bytes()),
-                    is_error: true,
+            Outcome::TimedOut => self.late(),
+            Outcome::Stopped { confirmed } => Finish::Stopped { confirmed },
+            outcome @ (Outcome::Came(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(_)
+            | Outcome::Failed(Failed::Status(_) | Failed::Unreadable(_) | Failed::TooLong)) => {
+                match outcome
+                    .result(asked)
+                    .and_then(|result| self.fitting(result, asked))
+                {
+                    Ok(result) => returned(&result),
+                    Err(error) => errored(&error),
                 }
             }
-            Outcome::Stopped { confirmed } => Finish::Stopped { confirmed },
         }
     }
 
-    fn returned(&self, result: &Raw) -> Finish {
-        let bytes = result.text().as_bytes();
-        if bytes.len() as u64 > self.result_max {
-            return self.refused(
-                "result_too_large",
-                &format!(
-                    "it returned {} bytes, and {} is the most (`limits.result_max`)",
-                    bytes.len(),
-                    self.result_max
-                ),
-            );
-        }
-        let is_error = result
-            .read::<Obj>()
-            .is_ok_and(|result| result.get("isError") == Some(true));
+    fn late(&self) -> Finish {
+        let limit = self.timeout.map(written).unwrap_or_default();
+        let text = format!(
+            "`{}` did not end within {limit} (`timeout`); the server `{}` was told to stop.",
+            self.name,
+            self.server.name()
+        );
+        let result = json!({ "content": [{ "type": "text", "text": text }], "isError": true });
         Finish::Returned {
-            body: Body::new(bytes),
-            is_error,
+            body: Body::new(result.to_string().as_bytes()),
+            is_error: true,
         }
     }
 
-    fn refused(&self, reason: &'static str, what: &str) -> Finish {
-        let (server, tool) = (self.server.name(), &self.name);
-        errored(&RpcError::internal(
-            reason,
-            format!("`{tool}` of the server `{server}`: {what}"),
-        ))
+    fn fitting(&self, result: Raw, asked: Asked<'_>) -> Result<Raw, RpcError> {
+        let bytes = result.text().len();
+        if bytes as u64 <= self.result_max {
+            return Ok(result);
+        }
+        let most = self.result_max;
+        let detail = format!("{bytes} bytes, and {most} are kept at most (`limits.result_max`)");
+        Err(Reason::ResultTooLarge.error(asked, detail))
+    }
+}
+
+/// The time of one call, which stands still while its caller is asked.
+struct Clock {
+    ends: Option<Instant>,
+    waits_since: Option<Instant>,
+}
+
+impl Clock {
+    fn start(limit: Option<Span>) -> Clock {
+        Clock {
+            ends: limit.map(|limit| Instant::now() + Duration::from_millis(limit.0)),
+            waits_since: None,
+        }
+    }
+
+    /// Says whether a question is open now.
+    fn wait(&mut self, waits: bool) {
+        match (waits, self.waits_since) {
+            (true, None) => self.waits_since = Some(Instant::now()),
+            (false, Some(since)) => {
+                self.ends = self.ends.map(|ends| ends + since.elapsed());
+                self.waits_since = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// Resolves when the time is over. Cancel-safe.
+    async fn over(&self) {
+        match (self.ends, self.waits_since) {
+            (Some(ends), None) => sleep_until(ends).await,
+            (Some(_) | None, _) => pending().await,
+        }
+    }
+}
+
+fn returned(result: &Raw) -> Finish {
+    let is_error = result
+        .read::<Obj>()
+        .is_ok_and(|result| result.get("isError") == Some(true));
+    Finish::Returned {
+        body: Body::new(result.text().as_bytes()),
+        is_error,
     }
 }
 

@@ -322,7 +322,10 @@ impl Server {
 }
 
 fn unsent(untaken: &Untaken) -> Unsent {
-    Unsent::Unopened(untaken.to_string())
+    Unsent::Unopened {
+        shown: untaken.shown(),
+        why: untaken.to_string(),
+    }
 }
 
 impl Inner {
@@ -368,7 +371,7 @@ impl Inner {
             Outcome::Came(_)
             | Outcome::Errored(_)
             | Outcome::Unusable(_)
-            | Outcome::Unsent(Unsent::TooMany | Unsent::Deaf | Unsent::Unopened(_))
+            | Outcome::Unsent(Unsent::TooMany | Unsent::Deaf | Unsent::Unopened { .. })
             | Outcome::Failed(Failed::Lost(_) | Failed::Unreadable(_) | Failed::TooLong)
             | Outcome::TimedOut
             | Outcome::Stopped { .. } => {}

@@ -22,14 +22,7 @@ fn fixture(era: &str, more: &str) -> String {
 
 async fn world(era: &str, more: &str) -> World {
     let world = World::behind(&fixture(era, more), Settings::default()).await;
-    for server in world.fleet.servers() {
-        let mut state = server.watch_state();
-        let ready = state.wait_for(|state| *state == State::Ready);
-        tokio::time::timeout(Duration::from_secs(30), ready)
-            .await
-            .expect("in time")
-            .expect("the server lives");
-    }
+    ready(&world).await;
     world
 }
 
@@ -509,4 +502,146 @@ async fn one_bad_server_disturbs_no_other() {
         panic!("{state:?}");
     };
     assert!(why.contains("no-such-program-anywhere"), "{why}");
+}
+
+/// A server that is the fixture and cannot be started any more once the file is gone.
+fn by_script(name: &str, options: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a directory");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
+    let program = folder.path().join("start");
+    let text = format!("#!/bin/sh\nexec python3 {script} stdio {options}\n");
+    std::fs::write(&program, text).expect("a file");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&program, executable).expect("its mode");
+    let config = format!(
+        "[servers.{name}]\ncommand = [\"{}\"]\nenv.PYTHONDONTWRITEBYTECODE = \"1\"\n",
+        program.display()
+    );
+    (folder, config)
+}
+
+async fn ready(world: &World) {
+    for server in world.fleet.servers() {
+        let mut state = server.watch_state();
+        let ready = state.wait_for(|state| *state == State::Ready);
+        tokio::time::timeout(Duration::from_secs(30), ready)
+            .await
+            .expect("in time")
+            .expect("the server lives");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_told_of_a_server_that_is_down_and_of_no_path() {
+    let (folder, config) = by_script("gone", "--era=2025");
+    let world = World::behind(&config, Settings::default()).await;
+    ready(&world).await;
+    drop(folder);
+    world.fleet.restart("gone").await.expect("it is configured");
+    let echoed = world.call(&Client::without_tasks(), "echo", json!({})).await;
+    let error = &echoed.body["error"];
+    assert_eq!(error["data"]["reason"], "upstream_unavailable", "{error}");
+    let told = [
+        echoed.body.to_string(),
+        world
+            .rpc(
+                &Client::without_tasks(),
+                "resources/read",
+                json!({ "uri": "fixture:one" }),
+            )
+            .await
+            .body
+            .to_string(),
+    ];
+    for told in told {
+        assert!(!told.contains('/') && !told.contains("start`"), "{told}");
+    }
+    let server = world.fleet.server("gone").expect("it is configured");
+    let State::Degraded { why, .. } = server.state() else {
+        panic!("{:?}", server.state());
+    };
+    assert!(why.contains("start"), "whoever runs it is told: {why}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_put_off_again_and_again_ends_with_its_time() {
+    let world = world("2026", "timeout = \"1500ms\"\n").await;
+    let reply = world.call(&Client::without_tasks(), "put_off", json!({})).await;
+    assert_eq!(reply.result()["isError"], true);
+    assert!(
+        said(reply.result()).contains("did not end within 1500ms"),
+        "{}",
+        reply.body
+    );
+}
+
+#[tokio::test]
+async fn the_time_of_a_call_stands_still_while_its_caller_is_asked() {
+    for era in ["2025", "2026"] {
+        let world = world(era, "promote_after = \"0s\"\ntimeout = \"1s\"\n").await;
+        let created = world.call(&Client::with_tasks(), "form", json!({})).await;
+        let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+        let asking = world.until(&id, "input_required").await;
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        let asked = asking["inputRequests"].as_object().expect("questions");
+        let key = asked.keys().next().expect("a question");
+        let name = json!({ "action": "accept", "content": { "name": "Ada" } });
+        let answers = json!({ "taskId": id, "inputResponses": { key: name } });
+        world
+            .rpc(&Client::with_tasks(), "tasks/update", answers)
+            .await
+            .result();
+        let task = world.until(&id, "completed").await;
+        assert!(said(&task["result"]).contains("Ada"), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_refused_with_its_size() {
+    let world = world("2025", "[limits]\nresult_max = \"4KiB\"\n").await;
+    let reply = world
+        .call(&Client::without_tasks(), "long", json!({ "bytes": 5000 }))
+        .await;
+    let error = &reply.body["error"];
+    assert_eq!(error["data"]["reason"], "result_too_large", "{error}");
+    let message = error["message"].as_str().expect("text");
+    assert!(
+        message.contains("4096 are kept at most (`limits.result_max`)"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_resource_is_found_past_a_server_that_is_down() {
+    let (folder, down) = by_script("down", "--era=2025 --templates");
+    let (_folder, well) = by_script("well", "--era=2025 --templates");
+    let world = World::behind(&format!("{down}{well}"), Settings::default()).await;
+    ready(&world).await;
+    drop(folder);
+    world.fleet.restart("down").await.expect("it is configured");
+    let read = world
+        .rpc(
+            &Client::without_tasks(),
+            "resources/read",
+            json!({ "uri": "other:thing" }),
+        )
+        .await;
+    assert_eq!(read.result()["contents"][0]["text"], "one", "{}", read.body);
+}
+
+#[tokio::test]
+async fn no_process_is_started_for_a_resource_that_its_server_cannot_know() {
+    let world = world("2025", "").await;
+    let server = world.fleet.server("fixture").expect("it is configured");
+    for _ in 0..2 {
+        let session = SessionClient::open(&world).await;
+        let read = session
+            .request("resources/read", json!({ "uri": "other:thing" }))
+            .await;
+        assert_eq!(
+            read["error"]["message"], "Resource not found: other:thing",
+            "{read}"
+        );
+    }
+    assert_eq!(server.count(), 1, "the one that told what there is");
 }

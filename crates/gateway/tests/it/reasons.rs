@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, path::Path};
 
+use longhaul_gateway::upstream::Reason;
+
 /// A file of the project, by its path.
 fn file(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -44,6 +46,7 @@ fn every_reason_word_is_on_the_page_of_errors() {
     let of_tasks = words(of_tasks.expect("the words of tasks"), "=>");
     assert!(of_tasks.len() >= 6, "{of_tasks:?}");
     reasons.extend(of_tasks);
+    reasons.extend(Reason::ALL.map(|reason| reason.word().to_owned()));
     let mut sources = vec![malformed, errors];
     let mut folders = vec![
         Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
