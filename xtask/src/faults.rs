@@ -115,6 +115,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a call of one session is not answered by another session's process of a server",
     ),
     (
+        "a-task-runs-another-server-s-tool",
+        "",
+        "a task of a server's tool is run by that tool or by none",
+    ),
+    (
         "any-stream-replies",
         "",
         "over HTTP a request is answered on its own stream alone",

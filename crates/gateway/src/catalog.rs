@@ -4,6 +4,8 @@
 //! with it ([`Catalog::offer`]). Read by `dispatch` and, through [`longhaul_engine::tool::Tools`], by the worker, each
 //! time as one [`Offered`], which does not change.
 
+mod of_task;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
@@ -18,10 +20,13 @@ use longhaul_mcp::{
     reply::{Relays, Tool as Listing},
     request::{Answers, Takes},
 };
-
 use tokio::sync::watch;
 
-use crate::config::{Hold, OnAbandon, Prefix, ShowSchema, WAIT_TOOL};
+use self::of_task::OfTask;
+use crate::{
+    config::{Hold, OnAbandon, Prefix, ShowSchema, WAIT_TOOL},
+    view::ServerTool,
+};
 
 /// What stands between the name of a server and that of its tool.
 const BETWEEN: &str = "__";
@@ -43,7 +48,7 @@ struct Parts {
     versions: Versions,
 }
 
-/// What one server behind this one offers.
+/// One server behind this one, and what it offers.
 struct Part {
     server: String,
     prefix: Prefix,
@@ -51,7 +56,17 @@ struct Part {
     beside: Beside,
 }
 
-/// What a server offers beside tools.
+/// What one server offers from now on.
+pub struct Offer {
+    /// The server.
+    pub server: String,
+    /// Its tools, under the names that it gives them, as far as a tool can have such a name.
+    pub tools: Vec<Entry>,
+    /// All else.
+    pub beside: Beside,
+}
+
+/// What a server offers besides tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
     /// The kinds of it.
@@ -78,10 +93,10 @@ pub struct Versions {
 pub struct Offered {
     order: Vec<Arc<Entry>>,
     by_name: BTreeMap<String, Arc<Entry>>,
-    /// The tools of servers, by the names that they have when every name begins with its server's.
-    by_full_name: BTreeMap<String, Arc<Entry>>,
-    /// Every name by which a task may have its tool. The worker asks for them each time that it looks for work.
-    names: Vec<String>,
+    /// Every name under which a task may be stored: a tool's name was perhaps shared at its birth, and is not now.
+    of_tasks: BTreeMap<String, Arc<OfTask>>,
+    /// The tools that are not listed because another has the name, with those of each server.
+    refused: BTreeMap<String, Vec<String>>,
     relays: Relays,
     versions: Versions,
 }
@@ -108,8 +123,8 @@ pub struct Entry {
     pub needs: Answers,
     /// How its calls without a task are held.
     pub holding: Holding,
-    /// A server behind this one runs it, and is sent the call whole.
-    pub is_relayed: bool,
+    /// The server behind this one that runs it, and is sent the call whole; `None` for a command.
+    pub server_tool: Option<ServerTool>,
     /// What it returns depends on what its session did before.
     pub is_of_session: bool,
     /// Looks at the arguments.
@@ -183,7 +198,23 @@ impl Offered {
         &self.order
     }
 
-    /// What there is beside tools.
+    /// How many tools of this server are listed.
+    pub fn count_of(&self, server: &str) -> usize {
+        let of_server = |entry: &&Arc<Entry>| {
+            entry
+                .server_tool
+                .as_ref()
+                .is_some_and(|tool| tool.server == server)
+        };
+        self.order.iter().filter(of_server).count()
+    }
+
+    /// The tools of this server that are not listed because their names are taken.
+    pub fn refused_of(&self, server: &str) -> &[String] {
+        self.refused.get(server).map_or(&[], Vec::as_slice)
+    }
+
+    /// What there is besides tools.
     pub fn relays(&self) -> Relays {
         self.relays
     }
@@ -240,32 +271,64 @@ impl Catalog {
         self.offered.subscribe()
     }
 
-    /// What a server offers from now on, under the names that it gives its tools. A server that the catalog was not
-    /// told of offers nothing.
+    /// What a server offers from now on. A server that the catalog was not told of offers nothing.
     pub fn offer(&self, server: &str, tools: Vec<Entry>, beside: Beside) {
+        self.offer_all([Offer {
+            server: server.to_owned(),
+            tools,
+            beside,
+        }]);
+    }
+
+    /// What several servers offer from now on, as one change.
+    pub fn offer_all(&self, offers: impl IntoIterator<Item = Offer>) {
         // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let Parts {
-            servers, versions, ..
-        } = &mut *parts;
-        if let Some(part) = servers.iter_mut().find(|part| part.server == server) {
-            let same = part.tools.len() == tools.len()
-                && part
-                    .tools
-                    .iter()
-                    .zip(&tools)
-                    .all(|(old, new)| old.listing == new.listing);
-            versions.tools += u64::from(!same);
-            versions.prompts += u64::from(part.beside.prompts != beside.prompts);
-            versions.resources += u64::from(part.beside.resources != beside.resources);
-            part.tools = tools.into_iter().map(Arc::new).collect();
-            part.beside = beside;
+        let mut is_any = false;
+        for offer in offers {
+            is_any |= parts.take(offer);
+        }
+        if is_any {
             self.offered.send_replace(Arc::new(parts.offered()));
         }
     }
 }
 
 impl Parts {
+    /// False when there is no such server.
+    fn take(&mut self, offer: Offer) -> bool {
+        let Parts {
+            servers, versions, ..
+        } = self;
+        let Some(part) = servers.iter_mut().find(|part| part.server == offer.server) else {
+            return false;
+        };
+        let Offer {
+            server,
+            mut tools,
+            beside,
+        } = offer;
+        let same = part.tools.len() == tools.len()
+            && part
+                .tools
+                .iter()
+                .zip(&tools)
+                .all(|(old, new)| old.listing == new.listing);
+        versions.tools += u64::from(!same);
+        versions.prompts += u64::from(part.beside.prompts != beside.prompts);
+        versions.resources += u64::from(part.beside.resources != beside.resources);
+        for tool in &mut tools {
+            let name = &tool.listing.name;
+            tool.server_tool.get_or_insert_with(|| ServerTool {
+                server: server.clone(),
+                tool: name.clone(),
+            });
+        }
+        part.tools = tools.into_iter().map(Arc::new).collect();
+        part.beside = beside;
+        true
+    }
+
     /// All tools under the names that they are listed by.
     fn offered(&self) -> Offered {
         let mut offered = Offered {
@@ -274,33 +337,23 @@ impl Parts {
         };
         for command in &self.commands {
             offered.add(Arc::clone(command));
+            let name = command.listing.name.clone();
+            offered.of_task(name).command = Some(Arc::clone(&command.work));
         }
         let shared = self.shared_names();
         for part in &self.servers {
-            offered.relays = offered.relays.and(part.beside.relays);
+            offered.relays = offered.relays.or(part.beside.relays);
             for tool in &part.tools {
-                let bare = &tool.listing.name;
-                let full = full_name(&part.server, bare);
-                let begins = self.belongs_to_another(bare, &part.server)
-                    || part.prefix.begins(shared.contains(bare.as_str()));
-                let entry = match begins {
-                    true => Arc::new(tool.named(full.clone())),
-                    false => Arc::clone(tool),
-                };
-                offered.by_full_name.insert(full, Arc::clone(&entry));
-                if !offered.add(entry) {
-                    let server = &part.server;
-                    tracing::warn!(server, tool = %bare, "a tool of this name is there already; this one is not offered");
-                }
+                offered.add_of_server(part, tool, self.begins(part, tool, &shared));
             }
         }
-        let names: BTreeSet<&String> = offered
-            .by_name
-            .keys()
-            .chain(offered.by_full_name.keys())
-            .collect();
-        offered.names = names.into_iter().cloned().collect();
         offered
+    }
+
+    /// Whether the name of a server's tool begins with the server's.
+    fn begins(&self, part: &Part, tool: &Entry, shared: &BTreeSet<&str>) -> bool {
+        let name = tool.listing.name.as_str();
+        self.belongs_to_another(name, &part.server) || part.prefix.begins(shared.contains(name))
     }
 
     /// Whether a server's tool is named as if it were another server's.
@@ -338,17 +391,40 @@ impl Offered {
         self.order.push(entry);
         true
     }
+
+    fn add_of_server(&mut self, part: &Part, tool: &Arc<Entry>, begins: bool) {
+        let bare = &tool.listing.name;
+        let full = full_name(&part.server, bare);
+        if let Some(own) = &tool.server_tool {
+            for name in [bare, &full] {
+                let works = self.of_task(name.clone());
+                works.of_servers.push((own.clone(), Arc::clone(&tool.work)));
+            }
+        }
+        let entry = match begins {
+            true => Arc::new(tool.named(full)),
+            false => Arc::clone(tool),
+        };
+        if !self.add(entry) {
+            let server = &part.server;
+            tracing::warn!(server, tool = %bare, "a tool of this name is there already; this one is not offered");
+            self.refused.entry(server.clone()).or_default().push(bare.clone());
+        }
+    }
+
+    /// Only while this is made: nobody else has it yet.
+    fn of_task(&mut self, name: String) -> &mut OfTask {
+        Arc::make_mut(self.of_tasks.entry(name).or_default())
+    }
 }
 
 impl Tools for Catalog {
     fn find(&self, name: &str) -> Option<Arc<dyn Work>> {
-        let offered = self.now();
-        // The task may be of a time when the name was not shared, or when it was.
-        let entry = offered.entry(name).or_else(|| offered.by_full_name.get(name))?;
-        Some(Arc::clone(&entry.work))
+        let works = Arc::clone(self.now().of_tasks.get(name)?);
+        Some(works)
     }
 
     fn names(&self) -> Vec<String> {
-        self.now().names.clone()
+        self.now().of_tasks.keys().cloned().collect()
     }
 }

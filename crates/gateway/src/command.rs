@@ -132,7 +132,7 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
             on_abandon: tool.on_abandon,
             show_schema: tool.show_output_schema.unwrap_or(tasks.show_output_schema),
         },
-        is_relayed: false,
+        server_tool: None,
         is_of_session: false,
         arguments: Arc::clone(&command.checker) as Arc<_>,
         work: Arc::new(command),

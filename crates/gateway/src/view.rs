@@ -30,12 +30,24 @@ pub struct Context {
     /// What came beside the name and the arguments of a call that a server behind this one runs, as it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Raw>,
+    /// The tool of a server behind this one that the call is of. Its name in the row may be another's later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_tool: Option<ServerTool>,
     /// The session that the call came from, for servers behind this one that keep a process for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Who is shown the task's progress, for as long as it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Wanted>,
+}
+
+/// A tool of a server behind this one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ServerTool {
+    /// The server's name in the configuration.
+    pub server: String,
+    /// The tool's name at the server, as that writes it.
+    pub tool: String,
 }
 
 /// The session that asked for progress, and the token under which it did.

@@ -171,7 +171,7 @@ pub struct Relays {
 impl Relays {
     /// What is in either.
     #[must_use]
-    pub fn and(self, other: Relays) -> Relays {
+    pub fn or(self, other: Relays) -> Relays {
         Relays {
             prompts: self.prompts || other.prompts,
             prompts_change: self.prompts_change || other.prompts_change,

@@ -138,7 +138,7 @@ section! {
 section! {
     /// What tools may send.
     Limits in "limits" {
-        /// The largest result that is kept in the task's row; more is spilled to a file.
+        /// The largest result that is kept. Of a program's longer output the beginning and the end are kept; a server's longer result is refused.
         result_max: Bytes = "8MiB" in 4096..=67108864, since "0.1.0";
         /// The most output of one attempt that is kept at all; the rest is dropped, and the result says so.
         output_max: Bytes = "64MiB" in 4096..=1073741824, since "0.1.0";

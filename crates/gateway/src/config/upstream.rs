@@ -141,7 +141,7 @@ section! {
         nice: u32 = "5" in 0..=19, since "0.1.0";
         /// The most calls of one tool at once; more wait in the queue.
         concurrency: u32 = "16" in 1..=1000, since "0.1.0";
-        /// How long one call may take.
+        /// How long one call may take; it stands still while somebody is asked.
         timeout: Option<Span> = "" in 1..=31536000000, since "0.1.0";
         /// How long a call is waited for before it becomes a task; without it, `tasks.promote_after`.
         promote_after: Option<Span> = "" in 0..=600000, since "0.1.0";
@@ -174,7 +174,7 @@ section! {
         asks_first: bool = "false", since "0.1.0";
         /// The most calls at once.
         concurrency: Option<u32> = "" in 1..=1000, since "0.1.0";
-        /// How long one call may take.
+        /// How long one call may take; it stands still while somebody is asked.
         timeout: Option<Span> = "" in 1..=31536000000, since "0.1.0";
         /// How long a call is waited for before it becomes a task.
         promote_after: Option<Span> = "" in 0..=600000, since "0.1.0";

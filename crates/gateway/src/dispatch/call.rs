@@ -225,7 +225,7 @@ impl Dispatch {
         if !misfits.is_empty() {
             return Err(Box::new(Reply::Result(misfit_result(&call.name, &misfits))));
         }
-        let digest = call_digest(&call.name, &arguments).ok_or_else(|| {
+        let digest = call_digest(&entry, &arguments).ok_or_else(|| {
             error(RpcError::invalid_params(
                 "The arguments have no canonical form: see the limits on numbers",
             ))
@@ -374,7 +374,8 @@ impl Dispatch {
             metadata: call.metadata.clone(),
             answers: client.answers.into(),
             traceparent: client.traceparent.clone(),
-            rest: (entry.is_relayed && !call.rest.0.is_empty()).then(|| call.rest.to_raw()),
+            rest: (entry.server_tool.is_some() && !call.rest.0.is_empty()).then(|| call.rest.to_raw()),
+            server_tool: entry.server_tool.clone(),
             session: checked.session.clone(),
             progress: checked.progress.clone(),
         };
@@ -510,8 +511,12 @@ fn undeclared(needs: Answers, declared: Answers) -> serde_json::Map<String, serd
 }
 
 /// Names a call: equal for the same tool with equal arguments, however they are spelled (E-3).
-fn call_digest(tool: &str, arguments: &Raw) -> Option<[u8; 32]> {
-    let name = serde_json::to_string(tool).ok()?;
+fn call_digest(entry: &Entry, arguments: &Raw) -> Option<[u8; 32]> {
+    // The name of a server's tool may be another's by the time of an equal call.
+    let name = match &entry.server_tool {
+        None => serde_json::to_string(&entry.listing.name).ok()?,
+        Some(tool) => serde_json::to_string(tool).ok()?,
+    };
     let call = Raw::parse(&format!("[{name},{}]", arguments.text())).ok()?;
     canon::digest(&call).ok()
 }

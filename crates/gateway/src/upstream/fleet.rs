@@ -65,10 +65,24 @@ impl Fleet {
     pub fn open(setup: &Setup<'_>) -> (Fleet, mpsc::Receiver<Changed>) {
         let (changes, changed) = mpsc::channel(CHANGES_MAX);
         let mut members = Vec::new();
+        let mut offerings = Vec::new();
         let mut configured: Vec<&Upstream> = setup.config.servers.values().collect();
         configured.sort_by_key(|server| server.rank);
         for config in configured {
-            members.push(setup.member(config, &changes));
+            let (member, offering) = setup.member(config);
+            members.push(member);
+            offerings.extend(offering);
+        }
+        // Watched first: a change after what is known is told.
+        let watched: Vec<_> = offerings
+            .into_iter()
+            .map(|offering| (offering.server.watch(), offering))
+            .collect();
+        // As one: a name that two servers have is never one server's alone, not for a moment.
+        let known = watched.iter().filter_map(|(_, offering)| offering.known());
+        setup.catalog.offer_all(known);
+        for (defined, offering) in watched {
+            tokio::spawn(offering.follow(defined, changes.clone()));
         }
         let fleet = Fleet {
             members: members.into(),
@@ -110,8 +124,8 @@ impl Fleet {
         if let Some(server) = &member.server {
             let mut state = server.watch_state();
             state.mark_unchanged();
-            server.restart().await;
             let settled = async {
+                server.restart().await;
                 // The first change is the end of what was before. A server that is closed changes no more.
                 if state.changed().await.is_ok() {
                     let _closed = state.wait_for(|state| *state != State::Starting).await;
@@ -151,28 +165,27 @@ impl Member {
 }
 
 impl Setup<'_> {
-    fn member(&self, config: &Upstream, changes: &mpsc::Sender<Changed>) -> Member {
+    fn member(&self, config: &Upstream) -> (Member, Option<Offering>) {
         let config = Arc::new(config.clone());
         let (changed, changed_at) = watch::channel(clock::now());
-        let server = (!config.disabled).then(|| {
-            let server = Server::open(self.spec(&config));
-            let offering = Offering {
+        let server = (!config.disabled).then(|| Server::open(self.spec(&config)));
+        let offering = server.as_ref().map(|server| {
+            tokio::spawn(follow_state(server.watch_state(), changed));
+            Offering {
                 server: server.clone(),
                 config: Arc::clone(&config),
                 tasks: self.config.tasks.clone(),
                 result_max: self.config.limits.result_max.0,
                 question_max: self.config.limits.question_max.0,
                 catalog: Arc::clone(&self.catalog),
-            };
-            tokio::spawn(offering.follow(changes.clone()));
-            tokio::spawn(follow_state(server.watch_state(), changed));
-            server
+            }
         });
-        Member {
+        let member = Member {
             config,
             server,
             changed_at,
-        }
+        };
+        (member, offering)
     }
 
     fn spec(&self, config: &Arc<Upstream>) -> Spec {

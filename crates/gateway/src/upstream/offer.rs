@@ -18,12 +18,13 @@ use longhaul_mcp::{
     reply::{Relays, TaskSupport},
     request::{Answers, ToolRule},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::{definitions::Definitions, relayed::Relayed, server::Server};
 use crate::{
-    catalog::{Arguments, Beside, Catalog, Entry, Holding},
+    catalog::{Arguments, Beside, Catalog, Entry, Holding, Offer},
     config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
+    view::ServerTool,
 };
 
 /// What a server newly defines, to be kept until the next start.
@@ -51,29 +52,36 @@ pub(super) struct Offering {
 }
 
 impl Offering {
-    /// Offers what is defined now and after each change, and tells of the changes, for as long as the server is there.
-    pub(super) async fn follow(self, changes: mpsc::Sender<Changed>) {
-        let mut defined = self.server.watch();
-        let mut is_first = defined.borrow().is_some();
-        let name = self.server.name().to_owned();
-        loop {
-            let definitions = defined.borrow_and_update().clone();
-            if let Some(definitions) = definitions {
-                self.catalog
-                    .offer(&name, self.entries(&definitions), beside(&definitions));
-                // What was known from the last run is stored already.
-                if !is_first {
-                    let changed = Changed {
-                        server: name.clone(),
-                        definitions,
-                    };
-                    let _nobody_stores_it = changes.send(changed).await;
-                }
-            }
-            is_first = false;
-            if defined.changed().await.is_err() {
-                return;
-            }
+    /// What is offered by what the server defined when it was last seen; `None` when it never was.
+    pub(super) fn known(&self) -> Option<Offer> {
+        let definitions = self.server.definitions()?;
+        Some(self.offer(&definitions))
+    }
+
+    /// Offers what the server newly defines, and tells of it, for as long as the server is there.
+    pub(super) async fn follow(
+        self,
+        mut defined: watch::Receiver<Option<Arc<Definitions>>>,
+        changes: mpsc::Sender<Changed>,
+    ) {
+        while defined.changed().await.is_ok() {
+            let Some(definitions) = defined.borrow_and_update().clone() else {
+                continue;
+            };
+            self.catalog.offer_all([self.offer(&definitions)]);
+            let changed = Changed {
+                server: self.server.name().to_owned(),
+                definitions,
+            };
+            let _nobody_stores_it = changes.send(changed).await;
+        }
+    }
+
+    fn offer(&self, definitions: &Definitions) -> Offer {
+        Offer {
+            server: self.server.name().to_owned(),
+            tools: self.entries(definitions),
+            beside: beside(definitions),
         }
     }
 
@@ -231,7 +239,10 @@ pub fn entry(definition: &Definition, settings: Settings<'_>, tasks: &Tasks, wor
         needs: Answers::default(),
         holding: settings.holding(tasks),
         arguments: Arc::new(AsSent),
-        is_relayed: true,
+        server_tool: Some(ServerTool {
+            server: settings.server.name.clone(),
+            tool: definition.name.clone(),
+        }),
         is_of_session: settings.server.isolation == Isolation::Session,
         work,
     }

@@ -26,11 +26,13 @@ pub enum Reason {
     UnaskedTask,
     /// Its result is larger than what is kept.
     ResultTooLarge,
+    /// It does not have the tool any more that a task was born with.
+    ToolGone,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 9] = [
         Reason::Unavailable,
         Reason::Lost,
         Reason::Silent,
@@ -39,6 +41,7 @@ impl Reason {
         Reason::Asked,
         Reason::UnaskedTask,
         Reason::ResultTooLarge,
+        Reason::ToolGone,
     ];
 
     /// The word for programs.
@@ -52,6 +55,7 @@ impl Reason {
             Reason::Asked => "upstream_asked",
             Reason::UnaskedTask => "upstream_unasked_task",
             Reason::ResultTooLarge => "result_too_large",
+            Reason::ToolGone => "tool_gone",
         }
     }
 
@@ -66,6 +70,7 @@ impl Reason {
             Reason::Asked => "asks its caller something that cannot be asked",
             Reason::UnaskedTask => "made a task of the request, which it was not asked for",
             Reason::ResultTooLarge => "returned more than is kept",
+            Reason::ToolGone => "no longer has the tool of this task",
         }
     }
 

@@ -1,9 +1,11 @@
 //! A plain server behind the gateway, as clients of every generation meet it: its tools listed whole, its slow calls
 //! adopted as tasks, its prompts and resources passed on.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use longhaul_engine::clock;
 use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,9 +15,13 @@ use crate::{
 
 /// One server that is the fixture, of one generation.
 fn fixture(era: &str, more: &str) -> String {
+    named("fixture", era, more)
+}
+
+fn named(name: &str, era: &str, more: &str) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
     format!(
-        "[servers.fixture]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
+        "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
          env.PYTHONDONTWRITEBYTECODE = \"1\"\n{more}"
     )
 }
@@ -109,9 +115,13 @@ async fn a_cancel_reaches_the_server_behind() {
 
 /// Asks the server what it has seen until that is as wanted.
 async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
+    seen_by(world, "seen", wanted).await;
+}
+
+async fn seen_by(world: &World, tool: &str, wanted: impl Fn(&Value) -> bool) {
     let seen = async {
         loop {
-            let seen = world.call(&Client::without_tasks(), "seen", json!({})).await;
+            let seen = world.call(&Client::without_tasks(), tool, json!({})).await;
             let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
             if wanted(&seen) {
                 return;
@@ -539,22 +549,13 @@ async fn a_client_is_told_of_a_server_that_is_down_and_of_no_path() {
     drop(folder);
     world.fleet.restart("gone").await.expect("it is configured");
     let echoed = world.call(&Client::without_tasks(), "echo", json!({})).await;
-    let error = &echoed.body["error"];
-    assert_eq!(error["data"]["reason"], "upstream_unavailable", "{error}");
-    let told = [
-        echoed.body.to_string(),
-        world
-            .rpc(
-                &Client::without_tasks(),
-                "resources/read",
-                json!({ "uri": "fixture:one" }),
-            )
-            .await
-            .body
-            .to_string(),
-    ];
-    for told in told {
-        assert!(!told.contains('/') && !told.contains("start`"), "{told}");
+    let uri = json!({ "uri": "fixture://one" });
+    let read = world.rpc(&Client::without_tasks(), "resources/read", uri).await;
+    assert_eq!(read.status, 502);
+    for told in [echoed, read] {
+        let error = &told.body["error"];
+        assert_eq!(error["data"]["reason"], "upstream_unavailable", "{error}");
+        assert!(!error.to_string().contains('/'), "{error}");
     }
     let server = world.fleet.server("gone").expect("it is configured");
     let State::Degraded { why, .. } = server.state() else {
@@ -644,4 +645,53 @@ async fn no_process_is_started_for_a_resource_that_its_server_cannot_know() {
         );
     }
     assert_eq!(server.count(), 1, "the one that told what there is");
+}
+
+/// A task of the server `b` that ran and one that waited when their process ended, in the store that they are in.
+async fn of_a_process_that_ended() -> (Arc<Memory>, World, [String; 2]) {
+    let store = Arc::new(Memory::new(Arc::new(clock::now)));
+    let more = "promote_after = \"0s\"\nisolation = \"shared\"\nconcurrency = 1\non_crash = \"rerun\"\n";
+    let config = named("b", "2025", more);
+    let world = World::over(Arc::clone(&store), &config, Settings::default(), &|_| None).await;
+    ready(&world).await;
+    let mut ids = Vec::new();
+    for n in 0..2 {
+        let hung = world.call(&Client::with_tasks(), "hang", json!({ "n": n })).await;
+        ids.push(hung.result()["taskId"].as_str().expect("an id").to_owned());
+        seen(&world, |seen| seen["count"] == 1).await;
+    }
+    store.kill(world.runner);
+    (store, world, ids.try_into().expect("two"))
+}
+
+#[tokio::test]
+async fn a_task_never_runs_another_server_s_tool_of_its_name() {
+    let (store, _before, ids) = of_a_process_that_ended().await;
+    let config = named("a", "2025", "prefix = \"never\"\nisolation = \"shared\"\n");
+    let world = World::over(store, &config, Settings::default(), &|_| None).await;
+    for id in ids {
+        let task = world.until(&id, "failed").await;
+        assert_eq!(task["error"]["data"]["reason"], "tool_gone", "{task}");
+        let message = task["error"]["message"].as_str().expect("text");
+        assert_eq!(
+            message,
+            "The server `b` no longer has the tool of this task: hang"
+        );
+    }
+    seen(&world, |seen| seen["count"] == 0).await;
+}
+
+#[tokio::test]
+async fn a_task_finds_its_server_s_tool_whatever_that_is_called_by_now() {
+    let (store, before, _) = of_a_process_that_ended().await;
+    let a = named("a", "2025", "prefix = \"never\"\nisolation = \"shared\"\n");
+    let b = named("b", "2025", "isolation = \"shared\"\nconcurrency = 2\n");
+    let known = before.fleet.server("b").expect("it is configured").definitions();
+    let world = World::over(store, &format!("{a}{b}"), Settings::default(), &|name| {
+        known.as_deref().filter(|_| name == "b").cloned()
+    })
+    .await;
+    ready(&world).await;
+    seen_by(&world, "b__seen", |seen| seen["count"] == 2).await;
+    seen(&world, |seen| seen["count"] == 0).await;
 }

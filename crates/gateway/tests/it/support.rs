@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{Router, body::Body as HttpBody, http::Request};
 use http_body_util::BodyExt as _;
 use longhaul_core::{
-    Body, Reason, Span,
+    Body, Reason, RunnerId, Span,
     event::Ask,
     task::{OnCrash, OnSilence, Reader, Rules},
 };
@@ -23,6 +23,7 @@ use longhaul_gateway::{
     outbound::{self, Note},
     sealed_id::Keys,
     upstream::{
+        Definitions,
         fleet::{self, Fleet},
         stdio::Host,
     },
@@ -49,6 +50,7 @@ pub(crate) fn choose_fault() {
 
 /// One gateway.
 pub(crate) struct World {
+    pub runner: RunnerId,
     pub dispatch: Dispatch,
     /// The servers behind it.
     pub fleet: Fleet,
@@ -128,6 +130,7 @@ impl World {
             Allowed::new(address, &[], &[]),
         );
         World {
+            runner: engine.runner(),
             dispatch,
             fleet: Fleet::default(),
             router,
@@ -138,16 +141,23 @@ impl World {
 
     /// A gateway in front of the servers of this configuration.
     pub(crate) async fn behind(config: &str, settings: Settings) -> World {
+        let store = Arc::new(Memory::new(Arc::new(clock::now)));
+        World::over(store, config, settings, &|_| None).await
+    }
+
+    /// A gateway over the store of one before, which knows what that one knew of its servers.
+    pub(crate) async fn over(
+        store: Arc<Memory>,
+        config: &str,
+        settings: Settings,
+        known: &dyn Fn(&str) -> Option<Definitions>,
+    ) -> World {
         choose_fault();
         let loaded = crate::config::read(&[("/longhaul.toml", config)], &[]).expect("a configuration");
         let servers = loaded.config.servers_in_order().into_iter();
         let servers = servers.map(|server| (server.name.clone(), server.prefix));
         let catalog = Arc::new(Catalog::new(Vec::new()).with_servers(servers));
-        let engine = Engine::new(
-            Arc::new(Memory::new(Arc::new(clock::now))),
-            options(),
-            Arc::clone(&catalog) as _,
-        );
+        let engine = Engine::new(store, options(), Arc::clone(&catalog) as _);
         engine.start().await.expect("memory starts");
         let spool = tempfile::tempdir().expect("a directory");
         let (fleet, _changed) = Fleet::open(&fleet::Setup {
@@ -162,15 +172,17 @@ impl World {
                 grace: Duration::from_millis(300),
             },
             env: std::env::vars_os().collect(),
-            known: &|_| None,
+            known,
             catalog: Arc::clone(&catalog),
         });
         let keys = Keys::derive(1, &[7; 32]);
+        let runner = engine.runner();
         let dispatch = Dispatch::before(engine, Arc::clone(&catalog), fleet.clone(), keys, settings);
         let address: SocketAddr = ADDRESS.parse().expect("an address");
         let allowed = Allowed::new(address, &[], &[]);
         let router = http::router(dispatch.clone(), catalog, Limits::default(), allowed);
         World {
+            runner,
             dispatch,
             fleet,
             router,
@@ -298,6 +310,7 @@ pub(crate) fn post(client: &Client, method: &str, mut params: Value) -> Request<
     let name = params
         .get("name")
         .or_else(|| params.get("taskId"))
+        .or_else(|| params.get("uri"))
         .and_then(Value::as_str)
         .map(str::to_owned);
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
@@ -471,7 +484,7 @@ pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         asks_again: false,
         needs: Answers::default(),
         holding: Holding::default(),
-        is_relayed: false,
+        server_tool: None,
         is_of_session: false,
         arguments: Arc::new(Named),
         work: Arc::new(Scripted(work)),

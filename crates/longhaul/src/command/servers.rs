@@ -53,7 +53,7 @@ async fn restart(common: &Common, name: &str) -> Outcome {
     print(common, &server)?;
     Ok(match server.state {
         ServerState::Ready => Exit::Done,
-        ServerState::Starting | ServerState::Degraded | ServerState::Disabled => Exit::Fault,
+        ServerState::Starting | ServerState::Degraded | ServerState::Disabled => Exit::Failed,
     })
 }
 

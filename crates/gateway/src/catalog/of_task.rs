@@ -1,0 +1,83 @@
+//! Which tool a task runs: the one that it was born with, whatever has its name by now.
+//!
+//! The catalog makes one for each name, and the worker runs it. A task of a server's tool says which (`view::Context`),
+//! so a name that a command or another server has taken since leads nowhere: the task fails, and nothing is called.
+
+use std::{future::ready, sync::Arc};
+
+use longhaul_core::Body;
+use longhaul_engine::tool::{Call, Context, Finish, Running, Tool as Work};
+use longhaul_mcp::RpcError;
+
+use crate::{
+    identity,
+    upstream::reason::{Asked, Reason},
+    view::{self, ServerTool},
+};
+
+/// All that tasks under one name may run.
+#[derive(Clone, Default)]
+pub(super) struct OfTask {
+    pub(super) command: Option<Arc<dyn Work>>,
+    pub(super) of_servers: Vec<(ServerTool, Arc<dyn Work>)>,
+}
+
+impl OfTask {
+    fn of(&self, tool: Option<&ServerTool>) -> Option<&Arc<dyn Work>> {
+        match tool {
+            None => self.command.as_ref(),
+            Some(_) if longhaul_core::fault!("a-task-runs-another-server-s-tool") => {
+                self.of_servers.first().map(|(_, work)| work)
+            }
+            Some(tool) => {
+                let mut tools = self.of_servers.iter();
+                tools.find(|(own, _)| own == tool).map(|(_, work)| work)
+            }
+        }
+    }
+}
+
+impl Work for OfTask {
+    fn run(&self, call: Call, context: Context) -> Running {
+        let tool = view::Context::decode(&call.context).server_tool;
+        match self.of(tool.as_ref()) {
+            Some(work) => work.run(call, context),
+            None => gone(&call, tool.as_ref(), context),
+        }
+    }
+
+    fn concurrency_max(&self) -> usize {
+        let all = self
+            .command
+            .iter()
+            .chain(self.of_servers.iter().map(|(_, work)| work));
+        all.map(|work| work.concurrency_max()).max().unwrap_or(0)
+    }
+}
+
+fn gone(call: &Call, tool: Option<&ServerTool>, context: Context) -> Running {
+    let error = match tool {
+        Some(tool) => {
+            let asked = Asked {
+                server: &tool.server,
+                runs_longhaul: identity::is_local(&call.owner),
+            };
+            Reason::ToolGone.error(asked, longhaul_mcp::clean(&tool.tool, 200))
+        }
+        None => RpcError::internal(
+            Reason::ToolGone.word(),
+            format!("The command `{}` is gone: another tool has its name", call.tool),
+        ),
+    };
+    let errored = Finish::Errored {
+        body: Body::new(error.object().to_raw().text().as_bytes()),
+    };
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            // Only the stop is owed: nothing of it runs.
+            () = context.stop() => Finish::Stopped { confirmed: true },
+            finish = ready(errored) => finish,
+        }
+    })
+}
