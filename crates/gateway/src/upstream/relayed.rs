@@ -178,10 +178,8 @@ impl Relayed {
                         pass_on(context, event);
                     }
                     clock.wait(false);
-                    return match outcome {
-                        Outcome::Stopped { .. } if is_late => Outcome::TimedOut,
-                        outcome => outcome,
-                    };
+                    let ended_by_us = is_late && matches!(outcome, Outcome::Stopped { .. });
+                    return if ended_by_us { Outcome::TimedOut } else { outcome };
                 }
                 () = clock.over(), if !is_late => {
                     is_late = true;
