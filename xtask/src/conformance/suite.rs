@@ -39,6 +39,14 @@ impl Revision {
         }
     }
 
+    /// That of the other generation.
+    pub(super) fn other(self) -> Revision {
+        match self {
+            Revision::V2025_11_25 => Revision::V2026_07_28,
+            Revision::V2026_07_28 => Revision::V2025_11_25,
+        }
+    }
+
     /// How many scenarios the pinned suite has at least.
     fn least(self) -> usize {
         match self {

@@ -1,7 +1,7 @@
 //! `cargo xtask conformance --through [SCENARIO..]`: the official suite at servers of others, directly and through Longhaul.
 //!
 //! What passes directly must pass through Longhaul, too: what does not yet stands in `behind/baseline.json` with its
-//! reason, and a line of it that passes fails the run. For the tasks extension a plain server stands behind; the half of
+//! reason, and a line of it that passes fails the run. One server is also spoken to in the other generation. For the tasks extension a plain server stands behind; the half of
 //! the suite that judges clients judges Longhaul as the client of the suite's servers.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Instant};
@@ -20,6 +20,9 @@ use super::{
 
 /// Skipped by the suite itself.
 const SKIPPED: &str = "tasks-status-notifications";
+const RMCP: &str = "rmcp";
+/// The server on rmcp behind a Longhaul that speaks the other generation to it.
+const ACROSS: &str = "across";
 
 pub(super) fn run(write: bool, arguments: &[String]) -> Outcome {
     let suite = Suite::install()?;
@@ -27,20 +30,24 @@ pub(super) fn run(write: bool, arguments: &[String]) -> Outcome {
     let results = empty_folder("conformance/through")?;
     let python = behind::interpreter()?;
     let source = packages::python_source("mcp", "2.3.0", "conformance/behind-source")?;
-    let servers = [
-        ("python", behind::python(&python, &source, &results)?),
-        ("rmcp", behind::rmcp(&results)?),
-    ];
+    let everything = behind::python(&python, &source, &results)?;
+    let rmcp = behind::rmcp(&results)?;
     let (mut direct, mut through) = (Verdicts::new(), Verdicts::new());
     for revision in Revision::ALL {
-        for (name, server) in &servers {
+        for (name, server) in [("python", &everything), (RMCP, &rmcp)] {
             let judge = |way: &str, url: &str| judge(&suite, revision, name, way, url, &results, arguments);
             direct.extend(judge("direct", &server.url())?);
             let gateway = behind::gateway(&binary, &results, revision, server, "")?;
             through.extend(judge("through", &gateway.url())?);
         }
+        let gateway = behind::gateway(&binary, &results, revision.other(), &rmcp, "")?;
+        let url = gateway.url();
+        through.extend(judge(
+            &suite, revision, ACROSS, "through", &url, &results, arguments,
+        )?);
     }
-    through.retain(|name, _| direct.get(name).is_some_and(|verdict| verdict.wrong.is_empty()));
+    let passes = |name: &str| direct.get(name).is_some_and(|verdict| verdict.wrong.is_empty());
+    through.retain(|name, _| passes(&name.replacen(ACROSS, RMCP, 1)));
     through.extend(tasks(&suite, &binary, &python, &results, arguments)?);
     through.extend(client_half::run(
         &suite, &binary, &python, &source, &results, arguments,

@@ -37,6 +37,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use asks::{Asker, Halt};
+
 static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../definitions.json")).expect("the definitions are JSON")
 });
@@ -117,7 +119,7 @@ impl ServerHandler for Behind {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        tools::call(self, &request, &context).await
+        asks::settled(tools::call(self, &request, &context).await)
     }
 
     async fn list_prompts(
@@ -131,50 +133,9 @@ impl ServerHandler for Behind {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let argument = |name: &str| {
-            let arguments = request.arguments.as_ref();
-            arguments
-                .and_then(|all| all.get(name)?.as_str())
-                .unwrap_or_default()
-        };
-        let content = match request.name.as_str() {
-            "test_simple_prompt" => vec![tools::text("This is a simple prompt for testing.")],
-            "test_prompt_with_arguments" => vec![tools::text(&format!(
-                "Prompt with arguments: arg1='{}', arg2='{}'",
-                argument("arg1"),
-                argument("arg2")
-            ))],
-            "test_prompt_with_embedded_resource" => vec![
-                tools::resource(
-                    argument("resourceUri"),
-                    "text/plain",
-                    "Embedded resource content for testing.",
-                ),
-                tools::text("Please process the embedded resource above."),
-            ],
-            "test_prompt_with_image" => vec![tools::image(), tools::text("Please analyze the image above.")],
-            "test_input_required_result_prompt" => {
-                let answers = request.input_responses.as_ref();
-                match asks::answer(answers, "user_context") {
-                    Some(answer) => vec![tools::text(&format!(
-                        "Use this: {}",
-                        asks::field(answer, "context")
-                    ))],
-                    None => {
-                        let form = asks::form("What context should the prompt use?", "context");
-                        return asks::ask(json!({"user_context": form}), None).map(Into::into);
-                    }
-                }
-            }
-            _ => return Err(ErrorData::invalid_params("there is no such prompt", None)),
-        };
-        let messages: Vec<Value> = content
-            .into_iter()
-            .map(|content| json!({"role": "user", "content": content}))
-            .collect();
-        result(json!({"messages": messages})).map(GetPromptResponse::Complete)
+        asks::settled(prompt(&request, &context).await)
     }
 
     async fn list_resources(
@@ -298,6 +259,53 @@ impl ServerHandler for Behind {
             told.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         }
     }
+}
+
+async fn prompt(
+    request: &GetPromptRequestParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<GetPromptResponse, Halt> {
+    let argument = |name: &str| {
+        let arguments = request.arguments.as_ref();
+        arguments
+            .and_then(|all| all.get(name)?.as_str())
+            .unwrap_or_default()
+    };
+    let content = match request.name.as_str() {
+        "test_simple_prompt" => vec![tools::text("This is a simple prompt for testing.")],
+        "test_prompt_with_arguments" => vec![tools::text(&format!(
+            "Prompt with arguments: arg1='{}', arg2='{}'",
+            argument("arg1"),
+            argument("arg2")
+        ))],
+        "test_prompt_with_embedded_resource" => vec![
+            tools::resource(
+                argument("resourceUri"),
+                "text/plain",
+                "Embedded resource content for testing.",
+            ),
+            tools::text("Please process the embedded resource above."),
+        ],
+        "test_prompt_with_image" => vec![tools::image(), tools::text("Please analyze the image above.")],
+        "test_input_required_result_prompt" => {
+            let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_ref());
+            let form = asks::form("What context should the prompt use?", "context");
+            let asker = Asker::of(context, answers, state)?;
+            let answers = asker.ask(json!({"user_context": form}), None).await?;
+            vec![tools::text(&format!(
+                "Use this: {}",
+                answers["user_context"]["content"]["context"]
+            ))]
+        }
+        _ => return Err(ErrorData::invalid_params("there is no such prompt", None).into()),
+    };
+    let messages: Vec<Value> = content
+        .into_iter()
+        .map(|content| json!({"role": "user", "content": content}))
+        .collect();
+    Ok(GetPromptResponse::Complete(result(
+        json!({"messages": messages}),
+    )?))
 }
 
 #[tokio::main]

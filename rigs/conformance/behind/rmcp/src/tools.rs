@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use rmcp::{
     ErrorData, RoleServer,
-    model::{
-        CallToolRequestParams, CallToolResponse, ErrorCode, InputRequiredResult, ProgressNotificationParam,
-        ProtocolVersion,
-    },
+    model::{CallToolRequestParams, CallToolResponse, ErrorCode, ProgressNotificationParam},
     service::RequestContext,
 };
 use serde_json::{Value, json};
 
 use crate::{
     Behind, Changed,
-    asks::{answer, ask, field, form, form_of, roots, sample, state},
+    asks::{Asker, Halt, form, form_of, roots, sample, sent, stands_alone},
     of, result,
 };
 
@@ -43,10 +40,12 @@ pub async fn call(
     behind: &Behind,
     request: &CallToolRequestParams,
     context: &Context,
-) -> Result<CallToolResponse, ErrorData> {
+) -> Result<CallToolResponse, Halt> {
     let name = &*request.name;
+    let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_ref());
+    let asker = Asker::of(context, answers, state)?;
     if let Some(kind) = name.strip_prefix("test_input_required_result_") {
-        return asking(kind, request, context);
+        return asking(kind, &asker, context).await;
     }
     let content = match name {
         "test_simple_text" => text("This is a simple text response for testing."),
@@ -97,7 +96,7 @@ pub async fn call(
             if sampling.is_none() {
                 let needed = json!({"requiredCapabilities": {"sampling": {}}});
                 let code = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
-                return Err(ErrorData::new(code, "the client has to sample", Some(needed)));
+                return Err(ErrorData::new(code, "the client has to sample", Some(needed)).into());
             }
             text("The client samples.")
         }
@@ -115,104 +114,43 @@ pub async fn call(
         },
         "test_dynamic_tool" => text("It is there."),
         "json_schema_2020_12_tool" => text("It is listed for its schema."),
-        "test_sampling" => sampled(context, argument(request, "prompt")).await?,
+        "test_sampling" => {
+            let requests = json!({"answer": sample(argument(request, "prompt"))});
+            let answers = asker.ask(requests, None).await?;
+            text(&format!("LLM response: {}", answers["answer"]["content"]))
+        }
         "test_elicitation" => {
             let fields = json!({"username": {"type": "string"}, "email": {"type": "string"}});
-            filled_in(context, form_of(argument(request, "message"), fields)).await?
+            filled_in(&asker, form_of(argument(request, "message"), fields)).await?
         }
-        "test_elicitation_sep1034_defaults" => filled_in(context, defaults()).await?,
-        "test_elicitation_sep1330_enums" => filled_in(context, choices()).await?,
-        "test_streaming_elicitation" => {
-            let form = form("Who are you?", "name");
-            if context.protocol_version() < Some(ProtocolVersion::V_2026_07_28) {
-                filled_in(context, form).await?
-            } else if answer(request.input_responses.as_ref(), "name").is_some() {
-                text("It was answered.")
-            } else {
-                return ask(json!({"name": form}), None).map(Into::into);
-            }
-        }
+        "test_elicitation_sep1034_defaults" => filled_in(&asker, defaults()).await?,
+        "test_elicitation_sep1330_enums" => filled_in(&asker, choices()).await?,
+        "test_streaming_elicitation" => filled_in(&asker, form("Who are you?", "name")).await?,
         _ => return Err(unknown(name)),
     };
     done(json!([content]))
 }
 
-fn unknown(name: &str) -> ErrorData {
-    ErrorData::invalid_params(format!("there is no tool `{name}`"), None)
-}
-
-fn done(content: Value) -> Result<CallToolResponse, ErrorData> {
-    result(json!({"content": content})).map(CallToolResponse::Complete)
-}
-
-fn failed(why: &str) -> Result<CallToolResponse, ErrorData> {
-    result(json!({"content": [text(why)], "isError": true})).map(CallToolResponse::Complete)
-}
-
-/// The tools of 2026-07-28 that ask before they end.
-fn asking(
-    kind: &str,
-    request: &CallToolRequestParams,
-    context: &Context,
-) -> Result<CallToolResponse, ErrorData> {
-    let answers = request.input_responses.as_ref();
-    let said = |key: &str| answer(answers, key);
-    let state = state(request.request_state.as_ref())?;
-    let asked = |requests: Value, state: Option<&str>| -> Result<CallToolResponse, ErrorData> {
-        ask(requests, state).map(InputRequiredResult::into)
-    };
-    let words = match (kind, state.as_deref()) {
-        ("elicitation", _) => match said("user_name") {
-            Some(answer) => format!("Hello, {}!", field(answer, "name")),
-            None => return asked(json!({"user_name": form("What is your name?", "name")}), None),
-        },
-        ("sampling", _) => match said("capital_question") {
-            Some(answer) => format!("The model said: {}", answer["content"]["text"]),
-            None => {
-                return asked(
-                    json!({"capital_question": sample("What is the capital of France?")}),
-                    None,
-                );
-            }
-        },
-        ("list_roots", _) => match said("client_roots") {
-            Some(answer) => format!("The roots are: {}", answer["roots"]),
-            None => return asked(json!({"client_roots": roots()}), None),
-        },
-        ("request_state" | "tampered_state", Some("asked")) if said("confirm").is_some() => {
-            "state-ok: it was confirmed".to_owned()
-        }
+/// The tools that ask, each in one way or another.
+async fn asking(kind: &str, asker: &Asker<'_>, context: &Context) -> Result<CallToolResponse, Halt> {
+    let (form, state) = (
+        |field| form(&format!("What is your {field}?"), field),
+        asker.state.as_deref(),
+    );
+    let requests = match (kind, state) {
+        ("elicitation", _) => json!({"user_name": form("name")}),
+        ("sampling", _) => json!({"capital_question": sample("What is the capital of France?")}),
+        ("list_roots", _) => json!({"client_roots": roots()}),
         ("request_state" | "tampered_state", _) => {
-            let confirm = form_of("Please confirm", json!({"ok": {"type": "boolean"}}));
-            return asked(json!({"confirm": confirm}), Some("asked"));
+            json!({"confirm": form_of("Please confirm", json!({"ok": {"type": "boolean"}}))})
         }
         ("multiple_inputs", _) => {
-            if ["user_name", "greeting", "client_roots"]
-                .iter()
-                .all(|key| said(key).is_some())
-            {
-                "All three were answered.".to_owned()
-            } else {
-                let requests = json!({
-                    "user_name": form("What is your name?", "name"),
-                    "greeting": sample("Generate a greeting"),
-                    "client_roots": roots(),
-                });
-                return asked(requests, Some("asked"));
-            }
+            json!({"user_name": form("name"), "greeting": sample("Generate a greeting"), "client_roots": roots()})
         }
-        ("multi_round", Some("first")) if said("step1").is_some() => {
-            return asked(
-                json!({"step2": form("Step 2: what is your color?", "color")}),
-                Some("second"),
-            );
-        }
-        ("multi_round", Some("second")) if said("step2").is_some() => "Both were answered.".to_owned(),
+        ("multi_round", Some("second")) => json!({"step2": form("color")}),
         ("multi_round", _) => {
-            return asked(
-                json!({"step1": form("Step 1: what is your name?", "name")}),
-                Some("first"),
-            );
+            asker.ask(json!({"step1": form("name")}), Some("first")).await?;
+            json!({"step2": form("color")})
         }
         ("capabilities", _) => {
             let client = context.client_capabilities().unwrap_or_default();
@@ -221,13 +159,40 @@ fn asking(
                 requests["sample"] = sample("Say hello");
             }
             if client.elicitation.is_some() {
-                requests["ask"] = form("What is your name?", "name");
+                requests["ask"] = form("name");
             }
-            return asked(requests, Some("asked"));
+            requests
         }
-        _ => return Err(unknown(&request.name)),
+        _ => return Err(unknown(kind)),
     };
-    done(json!([text(&words)]))
+    let state = match kind {
+        "elicitation" | "sampling" | "list_roots" => None,
+        _ => Some("second"),
+    };
+    let answers = asker.ask(requests, state).await?;
+    done(json!([text(&format!("state-ok: {answers}"))]))
+}
+
+/// How a form was filled in.
+async fn filled_in(asker: &Asker<'_>, form: Value) -> Result<Value, Halt> {
+    let answers = asker.ask(json!({"form": form}), None).await?;
+    let (action, content) = (&answers["form"]["action"], &answers["form"]["content"]);
+    Ok(text(&format!(
+        "User response: action={action}, content={content}"
+    )))
+}
+
+fn done(content: Value) -> Result<CallToolResponse, Halt> {
+    Ok(CallToolResponse::Complete(result(json!({"content": content}))?))
+}
+
+fn failed(why: &str) -> Result<CallToolResponse, Halt> {
+    let failed = json!({"content": [text(why)], "isError": true});
+    Ok(CallToolResponse::Complete(result(failed)?))
+}
+
+fn unknown(name: &str) -> Halt {
+    ErrorData::invalid_params(format!("there is no tool `{name}`"), None).into()
 }
 
 fn argument<'a>(request: &'a CallToolRequestParams, name: &str) -> &'a str {
@@ -239,8 +204,7 @@ fn argument<'a>(request: &'a CallToolRequestParams, name: &str) -> &'a str {
 
 /// A client of 2026-07-28 says with each call whether it wants to hear the log.
 async fn log(context: &Context, line: &str) -> Result<(), ErrorData> {
-    let stands_alone = context.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
-    if stands_alone && context.meta.log_level().is_none() {
+    if stands_alone(context) && context.meta.log_level().is_none() {
         return Ok(());
     }
     let message = json!({"level": "info", "logger": "behind", "data": line});
@@ -253,35 +217,6 @@ async fn progress(context: &Context, step: f64) -> Result<(), ErrorData> {
     };
     let progress = ProgressNotificationParam::new(token, step).with_total(100.0);
     sent(context.peer.notify_progress(progress).await)
-}
-
-/// What the client's model answers, in the middle of a call of a session.
-async fn sampled(context: &Context, prompt: &str) -> Result<Value, ErrorData> {
-    let request = sample(prompt)["params"].take();
-    let answer = sent(context.peer.create_message(of(request)?).await)?;
-    let words = answer
-        .message
-        .content
-        .first()
-        .and_then(|content| content.as_text());
-    Ok(text(&format!(
-        "LLM response: {}",
-        words.map_or("none", |words| &words.text)
-    )))
-}
-
-/// How a form was filled in, in the middle of a call of a session.
-async fn filled_in(context: &Context, mut form: Value) -> Result<Value, ErrorData> {
-    let answer = sent(context.peer.create_elicitation(of(form["params"].take())?).await)?;
-    let content = answer.content.unwrap_or_default();
-    Ok(text(&format!(
-        "User response: action={:?}, content={content}",
-        answer.action
-    )))
-}
-
-fn sent<T>(outcome: Result<T, rmcp::ServiceError>) -> Result<T, ErrorData> {
-    outcome.map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 fn defaults() -> Value {
