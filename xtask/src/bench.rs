@@ -1,12 +1,14 @@
-//! `cargo xtask bench [--quick] [--only NAME..] [--render]`: Longhaul beside its peers, in one run, on one machine.
+//! `cargo xtask bench [--gateways] [--quick] [--only NAME..] [--render]`: Longhaul beside its peers, in one run, on one machine.
 //!
 //! Builds Longhaul in release (`LONGHAUL_BINARY` names another binary), the load driver of `rigs/bench/driver` and the
 //! peers of `rigs/bench/peers`. Every round starts a server afresh on an empty folder and measures it alone; the rounds
 //! of all servers take turns, so that a machine that slows down slows everybody. A whole run writes
 //! `docs/reference/performance.json`, and the page beside it is rendered from that file and nothing else; a run that is
-//! quick or leaves servers out writes both under the target directory. `--render` only renders.
+//! quick or leaves servers out writes both under the target directory. `--gateways` measures what `gateways` does, and
+//! keeps the rest of the figures. `--render` only renders.
 
 mod figures;
+mod gateways;
 mod page;
 
 use std::{
@@ -74,6 +76,7 @@ const QUICK: Plan = Plan {
 struct Asked {
     quick: bool,
     render: bool,
+    gateways: bool,
     only: Vec<String>,
 }
 
@@ -84,12 +87,21 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     }
     let begun = Instant::now();
     let plan = if asked.quick { QUICK } else { WHOLE };
+    if asked.gateways {
+        return gateways::run(&asked, plan);
+    }
     let bench = Bench::new(&asked, plan)?;
     println!("installed in {} s", begun.elapsed().as_secs());
     let mut figures = bench.facts()?;
     let begun = Instant::now();
     figures["runs"] = Value::from(bench.all()?);
     figures["minutes"] = json!(begun.elapsed().as_secs() / 60);
+    figures["gateways"] = committed()?["gateways"].take();
+    keep(&asked, &figures)
+}
+
+/// Writes the figures and their page: of a whole run where they belong, of any other below the target folder.
+fn keep(asked: &Asked, figures: &Value) -> Outcome {
     let folder = if asked.quick || !asked.only.is_empty() {
         target()?.join("bench")
     } else {
@@ -97,9 +109,9 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     };
     let raw = format!("{figures:#}\n");
     write(&folder.join("performance.json"), &raw)?;
-    let page = page::render(&figures, &causes()?);
+    let page = page::render(figures, &causes()?);
     write(&folder.join("performance.md"), &page)?;
-    println!("\n{}\n", page::aims(&figures));
+    println!("\n{}\n", page::aims(figures));
     println!("the page is `{}`", folder.join("performance.md").display());
     Ok(())
 }
@@ -114,9 +126,11 @@ fn causes() -> Result<String, String> {
 /// # Errors
 /// When there are none, or they are no JSON.
 pub(crate) fn rendered() -> Result<String, String> {
-    let figures =
-        serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is no JSON: {error}"))?;
-    Ok(page::render(&figures, &causes()?))
+    Ok(page::render(&committed()?, &causes()?))
+}
+
+fn committed() -> Result<Value, String> {
+    serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is no JSON: {error}"))
 }
 
 impl Asked {
@@ -124,6 +138,7 @@ impl Asked {
         let mut asked = Asked {
             quick: false,
             render: false,
+            gateways: false,
             only: Vec::new(),
         };
         let mut naming = false;
@@ -131,6 +146,7 @@ impl Asked {
             match argument.as_str() {
                 "--quick" => asked.quick = true,
                 "--render" => asked.render = true,
+                "--gateways" => asked.gateways = true,
                 "--only" => naming = true,
                 name if naming && !name.starts_with('-') => asked.only.push(name.to_owned()),
                 other => return Err(format!("`bench` does not know `{other}`")),
@@ -161,7 +177,11 @@ struct Bench {
 
 impl Bench {
     fn new(asked: &Asked, plan: Plan) -> Result<Bench, String> {
-        let subjects = subjects(&asked.only)?;
+        let subjects = if asked.gateways {
+            Vec::new()
+        } else {
+            subjects(&asked.only)?
+        };
         let peers = target()?.join("bench/peers");
         if subjects.iter().any(|subject| subject.name != OURS) {
             Program::new(root().join(RIG).join("peers/install"))
@@ -471,6 +491,7 @@ mod tests {
             ["echo", "longhaul"]
         );
         assert!(asked(&["--render"]).unwrap().render);
+        assert!(asked(&["--gateways"]).unwrap().gateways);
         assert!(asked(&["echo"]).is_err());
         assert!(asked(&["--only", "echo", "--slow"]).is_err());
     }

@@ -48,7 +48,7 @@ cargo xtask COMMAND
   attacks [--peers] [--write] [ROW..]
                             hostile clients against the listener, and an honest one beside them
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
-  bench [--quick] [--only NAME..] [--render]
+  bench [--gateways] [--quick] [--only NAME..] [--render]
                             Longhaul beside its peers under load; the page of its figures
   fuzz [TARGET..] [--quick] [--replay | --seconds N | --runs N | --keep]
                             what comes from outside, read by fuzz targets

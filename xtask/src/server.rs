@@ -93,6 +93,18 @@ impl Server {
     /// # Errors
     /// As for `start`.
     pub(crate) fn of(program: Box<dyn Fn(u16) -> Program>, log: PathBuf) -> Result<Server, String> {
+        Server::within(START_MAX, program, log)
+    }
+
+    /// The same of a server that takes longer to start.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn within(
+        limit: Duration,
+        program: Box<dyn Fn(u16) -> Program>,
+        log: PathBuf,
+    ) -> Result<Server, String> {
         let port = free_port()?;
         let child = spawn(program(port), &log)?;
         let mut server = Server {
@@ -101,7 +113,7 @@ impl Server {
             log,
             port,
         };
-        server.wait()?;
+        server.wait(limit)?;
         Ok(server)
     }
 
@@ -125,13 +137,13 @@ impl Server {
             .and_then(|()| self.child.wait())
             .map_err(|error| format!("cannot kill the server: {error}"))?;
         self.child = spawn((self.program)(self.port), &self.log)?;
-        self.wait()
+        self.wait(START_MAX)
     }
 
     /// Waits until the server answers HTTP.
-    fn wait(&mut self) -> Outcome {
+    fn wait(&mut self, limit: Duration) -> Outcome {
         let start = Instant::now();
-        while start.elapsed() < START_MAX {
+        while start.elapsed() < limit {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let said = fs::read_to_string(&self.log).unwrap_or_default();
                 return Err(format!("the server ended with {status}:\n{said}"));
@@ -143,7 +155,7 @@ impl Server {
         }
         Err(format!(
             "the server does not answer after {} s; see `{}`",
-            START_MAX.as_secs(),
+            limit.as_secs(),
             self.log.display()
         ))
     }

@@ -60,7 +60,7 @@ pub async fn measure(subject: &Rc<Subject>, most: u64, callers: usize, window: D
         let creates = load::measure(subject, &self::creates(callers, creates, FILL_MAX)).await;
         points.push(json!({
             "stored": stored, "fill": filled, "get": gets, "create": creates,
-            "memory": machine::memory(subject.pid),
+            "memory": machine::memory(&subject.process),
         }));
         stored *= 10;
     }

@@ -23,12 +23,19 @@ pub struct Target {
     /// Whether the method and the name are mirrored in headers.
     pub mirrors: bool,
     pub session: Option<String>,
+    /// More headers, as they are written.
+    pub headers: String,
 }
 
 impl Target {
     /// # Errors
     /// When it is no `http://HOST:PORT/PATH`.
-    pub fn new(url: &str, version: &'static str, mirrors: bool) -> Result<Target, String> {
+    pub fn new(
+        url: &str,
+        version: &'static str,
+        mirrors: bool,
+        headers: &[String],
+    ) -> Result<Target, String> {
         let rest = url
             .strip_prefix("http://")
             .ok_or("an address begins with http://")?;
@@ -39,6 +46,7 @@ impl Target {
             version,
             mirrors,
             session: None,
+            headers: headers.iter().map(|header| format!("\r\n{header}")).collect(),
         })
     }
 }
@@ -156,6 +164,7 @@ impl Connection {
             out.extend_from_slice(b"\r\nmcp-session-id: ");
             out.extend_from_slice(session.as_bytes());
         }
+        out.extend_from_slice(self.target.headers.as_bytes());
         out.extend_from_slice(format!("\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes());
         out.extend_from_slice(body);
     }

@@ -59,7 +59,7 @@ pub async fn measure(subject: &Rc<Subject>, streams: usize, per_second: f64) -> 
         failed: RefCell::default(),
         next: Cell::new(0),
     });
-    let before = machine::memory(subject.pid);
+    let before = machine::memory(&subject.process);
     let open: Vec<_> = (0..streams)
         .map(|at| tokio::task::spawn_local(follow(Rc::clone(subject), Rc::clone(&shared), at)))
         .collect();
@@ -69,7 +69,7 @@ pub async fn measure(subject: &Rc<Subject>, streams: usize, per_second: f64) -> 
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     tokio::time::sleep(REST).await;
-    let with_streams = machine::memory(subject.pid);
+    let with_streams = machine::memory(&subject.process);
     let cancellers: Vec<_> = (0..CANCELLERS)
         .map(|_| tokio::task::spawn_local(cancel(Rc::clone(subject), Rc::clone(&shared), per_second)))
         .collect();

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::LocalSet};
 
 use crate::{
-    machine,
-    wire::{Begun, Caller, Era, Way},
+    machine::{self, Process},
+    wire::{self, Begun, Caller, Era, Way},
 };
 
 /// A nap that nobody waits for.
@@ -40,6 +40,8 @@ pub enum Work {
     Get,
     /// A tool call without a task.
     Echo,
+    /// The same of any tool, each with a text of its own in the place of `%`.
+    Relay { tool: String, arguments: String },
     /// From a call to the moment at which its task is seen completed.
     Finish { tool: String, ms: u64, pause: Pause },
 }
@@ -77,24 +79,36 @@ pub struct Measure {
 pub struct Subject {
     pub era: Era,
     pub way: Way,
-    pub pid: u32,
+    pub process: Process,
     pub ids: RefCell<Vec<Box<str>>>,
     random: Cell<u64>,
+    /// Texts that were sent to and fro.
+    texts: Cell<u64>,
 }
 
 impl Subject {
-    pub fn new(era: Era, way: Way, pid: u32) -> Subject {
+    pub fn new(era: Era, way: Way, process: Process) -> Subject {
         Subject {
             era,
             way,
-            pid,
+            process,
             ids: RefCell::default(),
             random: Cell::new(0x9e37_79b9_7f4a_7c15),
+            texts: Cell::new(0),
         }
     }
 
     pub fn caller(&self) -> Caller {
         Caller::new(self.era, self.way.clone())
+    }
+
+    /// A caller with a session of its own, where the generation has sessions and each connection can have one.
+    async fn client(&self) -> Result<Caller, String> {
+        let mut way = self.way.clone();
+        if matches!(way, Way::Http(_)) {
+            wire::open(self.era, &mut way).await?;
+        }
+        Ok(Caller::new(self.era, way))
     }
 
     fn any_id(&self) -> Option<Box<str>> {
@@ -106,6 +120,12 @@ impl Subject {
         let ids = self.ids.borrow();
         let at = usize::try_from(random % (ids.len().max(1) as u64)).unwrap_or(0);
         ids.get(at).cloned()
+    }
+
+    /// A text that no other call of this run has, nor as a part of its own.
+    fn text(&self) -> String {
+        self.texts.set(self.texts.get() + 1);
+        format!("to and fro {}.", self.texts.get())
     }
 
     fn keep(&self, id: String) {
@@ -146,6 +166,17 @@ struct Shared {
 
 /// Measures once.
 pub async fn measure(subject: &Rc<Subject>, measure: &Measure) -> Value {
+    let mut tally = Tally::default();
+    let mut clients = Vec::with_capacity(measure.callers);
+    for _ in 0..measure.callers {
+        match subject.client().await {
+            Ok(client) => clients.push(client),
+            Err(text) => {
+                tally.errors += 1;
+                tally.note(format!("no session: {text}"));
+            }
+        }
+    }
     let start = Instant::now();
     let warm = if measure.calls_max.is_some() {
         Duration::ZERO
@@ -153,18 +184,19 @@ pub async fn measure(subject: &Rc<Subject>, measure: &Measure) -> Value {
         measure.warm
     };
     let shared = Rc::new(Shared {
-        tally: RefCell::default(),
+        tally: RefCell::new(tally),
         begun: Cell::new(0),
         warm_until: Cell::new(start + warm),
         until: Cell::new(start + warm + measure.window),
         over: Cell::new(false),
-        calling: Cell::new(measure.callers),
+        calling: Cell::new(clients.len()),
         due: Arc::new(Semaphore::new(0)),
         start,
     });
     let callers = LocalSet::new();
-    for _ in 0..measure.callers {
+    for client in clients {
         callers.spawn_local(call_again(
+            client,
             Rc::clone(subject),
             Rc::clone(&shared),
             measure.clone(),
@@ -172,12 +204,16 @@ pub async fn measure(subject: &Rc<Subject>, measure: &Measure) -> Value {
     }
     let clock = arrivals(measure.arrivals, &shared, warm + measure.window);
     let (server, driver) = (Cell::new(0), Cell::new(0));
-    let pid = subject.pid;
+    let own = Process {
+        pid: std::process::id(),
+        behind: None,
+    };
     let sample = |sign: i64| {
-        let add =
-            |cell: &Cell<i64>, root| cell.set(cell.get() + sign * machine::cpu_micros(root).cast_signed());
-        add(&server, pid);
-        add(&driver, std::process::id());
+        let add = |cell: &Cell<i64>, process| {
+            cell.set(cell.get() + sign * machine::cpu_micros(process).cast_signed());
+        };
+        add(&server, &subject.process);
+        add(&driver, &own);
     };
     let ended = callers
         .run_until(async {
@@ -232,8 +268,7 @@ fn arrivals(arrivals: Arrivals, shared: &Shared, long: Duration) -> Option<std::
     }))
 }
 
-async fn call_again(subject: Rc<Subject>, shared: Rc<Shared>, measure: Measure) {
-    let mut caller = subject.caller();
+async fn call_again(mut caller: Caller, subject: Rc<Subject>, shared: Rc<Shared>, measure: Measure) {
     while let Some(from) = begin(&shared, &measure).await {
         let outcome = work(&subject, &mut caller, &measure.work).await;
         let now = Instant::now();
@@ -307,6 +342,13 @@ async fn work(subject: &Subject, caller: &mut Caller, work: &Work) -> Result<(),
             let text = caller.plain("echo", r#"{"text":"to and fro"}"#).await?;
             if text.trim() != "to and fro" {
                 return Err(format!("echo said `{text}`"));
+            }
+        }
+        Work::Relay { tool, arguments } => {
+            let text = subject.text();
+            let said = caller.plain(tool, &arguments.replace('%', &text)).await?;
+            if !said.contains(&text) {
+                return Err("another text came back".to_owned());
             }
         }
         Work::Finish { tool, ms, pause } => finish(caller, tool, *ms, pause).await?,

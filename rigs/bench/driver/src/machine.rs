@@ -11,8 +11,16 @@ use crate::load;
 /// `/proc` counts processor time in hundredths of a second on every Linux.
 const MICROS_PER_TICK: u64 = 10_000;
 
+/// The server that is measured.
+pub struct Process {
+    pub pid: u32,
+    /// The name of the program that it stands in front of, whose processes are not its own.
+    pub behind: Option<String>,
+}
+
 /// One line of `/proc/PID/stat`.
 struct Stat {
+    name: String,
     state: char,
     parent: u32,
     /// Of the process and of its children that ended and were waited for.
@@ -22,7 +30,9 @@ struct Stat {
 fn stat(pid: u32) -> Option<Stat> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in parentheses and may hold anything.
-    let mut fields = line.rsplit_once(") ")?.1.split(' ');
+    let (name, rest) = line.rsplit_once(") ")?;
+    let name = name.split_once(" (")?.1.to_owned();
+    let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
     let ticks: u64 = fields
@@ -31,6 +41,7 @@ fn stat(pid: u32) -> Option<Stat> {
         .map(|field| field.parse().unwrap_or(0))
         .sum();
     Some(Stat {
+        name,
         state,
         parent,
         micros: ticks * MICROS_PER_TICK,
@@ -45,32 +56,38 @@ fn pids() -> impl Iterator<Item = u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A process and everything below it.
-fn tree(root: u32) -> Vec<(u32, Stat)> {
+/// A process and everything below it, but what it stands in front of.
+fn tree(root: &Process) -> Vec<(u32, Stat)> {
     let mut all: HashMap<u32, Stat> = pids().filter_map(|pid| Some((pid, stat(pid)?))).collect();
     let mut below: HashMap<u32, Vec<u32>> = HashMap::new();
     for (pid, stat) in &all {
         below.entry(stat.parent).or_default().push(*pid);
     }
-    let (mut open, mut found) = (vec![root], Vec::new());
+    let (mut open, mut found) = (vec![root.pid], Vec::new());
     while let Some(pid) = open.pop() {
+        let Some(stat) = all.remove(&pid) else {
+            continue;
+        };
+        if root.behind.as_ref() == Some(&stat.name) {
+            continue;
+        }
         open.extend(below.get(&pid).into_iter().flatten());
-        found.extend(all.remove(&pid).map(|stat| (pid, stat)));
+        found.push((pid, stat));
     }
     found
 }
 
 /// The processor time that a process and everything below it has used, in microseconds.
-pub fn cpu_micros(root: u32) -> u64 {
+pub fn cpu_micros(root: &Process) -> u64 {
     tree(root).iter().map(|(_, stat)| stat.micros).sum()
 }
 
 /// The memory of a process and of its tree.
-pub fn memory(root: u32) -> Value {
+pub fn memory(root: &Process) -> Value {
     let tree = tree(root);
     let sum = |file: &str, name: &str| -> u64 { tree.iter().map(|(pid, _)| kib(*pid, file, name)).sum() };
     json!({
-        "rss_kib": kib(root, "status", "VmRSS:"),
+        "rss_kib": kib(root.pid, "status", "VmRSS:"),
         "tree_rss_kib": sum("status", "VmRSS:"),
         "tree_pss_kib": sum("smaps_rollup", "Pss:"),
         "processes": tree.len(),

@@ -17,6 +17,7 @@ use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 use serde_json::{Value, json};
 
 use load::{Arrivals, Measure, Pause, Subject, Work};
+use machine::Process;
 use wire::{Era, Way};
 
 const HELP: &str = "\
@@ -29,6 +30,10 @@ driver --stdio 'COMMAND ..' [OPTIONS] PHASE..
   --warm S           the time before each window (0.5)
   --rounds N         windows a phase (1)
   --data DIR         the server's folder, for its size
+  --header LINE      one more header of every request, NAME: VALUE
+  --tool NAME        what `relay` calls (echo)
+  --arguments JSON   its arguments, in which % stands for the text that is to come back (those of `echo`)
+  --behind NAME      processes of this name are not the server's: it stands in front of them
 
 A phase is NAME[=NUMBER][@CALLERS][/PER_SECOND]: with a rate, calls arrive at that rate whatever the server does.
 
@@ -36,6 +41,7 @@ A phase is NAME[=NUMBER][@CALLERS][/PER_SECOND]: with a rate, calls arrive at th
   get@32             tasks/get, spread over all tasks that this run began (and 100 at least)
   get@32/500         the same, 500 a second
   echo@32            a call of `echo`, without a task
+  relay@32           a call of `--tool`, each with a text of its own, which has to come back
   finish@1           a nap of 0 ms, until it is seen completed; a poll every 2 ms
   finish-hint@4      the same twice a caller, with the pause that the server hints
   nap=500@4          naps of 500 ms, two a caller, with the pause that the server hints; = milliseconds
@@ -68,6 +74,10 @@ struct Options {
     warm: Duration,
     rounds: usize,
     data: Option<PathBuf>,
+    headers: Vec<String>,
+    tool: String,
+    arguments: String,
+    behind: Option<String>,
     phases: Vec<Phase>,
 }
 
@@ -111,6 +121,10 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         warm: Duration::from_millis(500),
         rounds: 1,
         data: None,
+        headers: Vec::new(),
+        tool: "echo".to_owned(),
+        arguments: r#"{"text":"%"}"#.to_owned(),
+        behind: None,
         phases: Vec::new(),
     };
     while let Some(argument) = arguments.next() {
@@ -124,6 +138,10 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--warm" => options.warm = Duration::from_secs_f64(number(&value()?)?),
             "--rounds" => options.rounds = number(&value()?)?,
             "--data" => options.data = Some(PathBuf::from(value()?)),
+            "--header" => options.headers.push(value()?),
+            "--tool" => options.tool = value()?,
+            "--arguments" => options.arguments = value()?,
+            "--behind" => options.behind = Some(value()?),
             "--help" | "-h" => return Err(format!("\n{HELP}")),
             phase => options.phases.push(Phase::of(phase)?),
         }
@@ -153,7 +171,7 @@ impl Phase {
     }
 
     /// What its callers do; none where it is no load.
-    fn work(&self) -> Option<Work> {
+    fn work(&self, options: &Options) -> Option<Work> {
         let finish = |tool: &str, pause| Work::Finish {
             tool: tool.to_owned(),
             ms: self.number.unwrap_or(0),
@@ -163,6 +181,10 @@ impl Phase {
             "create" => Some(Work::Create),
             "get" => Some(Work::Get),
             "echo" => Some(Work::Echo),
+            "relay" => Some(Work::Relay {
+                tool: options.tool.clone(),
+                arguments: options.arguments.clone(),
+            }),
             "finish" => Some(finish("nap", Pause::Fixed(POLL))),
             "finish-hint" | "nap" => Some(finish("nap", Pause::Hint)),
             "nap-held" => Some(finish("nap_held", Pause::Hint)),
@@ -182,7 +204,7 @@ async fn run(options: Options) -> Result<Value, String> {
     let (mut way, pid) = match (&options.url, &options.stdio) {
         (Some(url), None) => {
             let mirrors = options.era == Era::Stateless2026;
-            let target = http::Target::new(url, options.era.version(), mirrors)?;
+            let target = http::Target::new(url, options.era.version(), mirrors, &options.headers)?;
             (Way::Http(target), options.pid)
         }
         (None, Some(command)) => {
@@ -194,7 +216,8 @@ async fn run(options: Options) -> Result<Value, String> {
         (None, None) | (Some(_), Some(_)) => return Err("say either `--url` or `--stdio`".to_owned()),
     };
     wire::open(options.era, &mut way).await?;
-    let subject = Rc::new(Subject::new(options.era, way, pid));
+    let behind = options.behind.clone();
+    let subject = Rc::new(Subject::new(options.era, way, Process { pid, behind }));
     let mut measurements = Vec::new();
     for phase in &options.phases {
         eprintln!("{}", phase.text);
@@ -213,7 +236,7 @@ async fn run(options: Options) -> Result<Value, String> {
 }
 
 async fn run_phase(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> Result<Vec<Value>, String> {
-    let Some(work) = phase.work() else {
+    let Some(work) = phase.work(options) else {
         return Ok(vec![run_other(options, phase, subject).await?]);
     };
     if work == Work::Get && subject.ids.borrow().len() < TASKS_MIN {
@@ -261,7 +284,7 @@ async fn run_other(options: &Options, phase: &Phase, subject: &Rc<Subject>) -> R
     let number = |default| phase.number.unwrap_or(default);
     Ok(match phase.name.as_str() {
         "cancel" => stop::measure(subject, number(20)).await,
-        "memory" => machine::memory(subject.pid),
+        "memory" => machine::memory(&subject.process),
         "open" => growth::fill(subject, number(10_000), phase.callers, OPEN_MAX).await,
         "mixed" => mixed(options, phase, subject).await,
         "listen" => {
