@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::LocalSet};
 
 use crate::{
+    http::beginning,
     machine::{self, Process},
     wire::{self, Begun, Caller, Era, Way},
 };
@@ -102,13 +103,19 @@ impl Subject {
         Caller::new(self.era, self.way.clone())
     }
 
-    /// A caller with a session of its own, where the generation has sessions and each connection can have one.
-    async fn client(&self) -> Result<Caller, String> {
+    /// A caller with a session of its own, where the generation has sessions and each connection can have one. A
+    /// gateway may open a session behind for it with its first call.
+    async fn client(&self, purpose: &Work) -> Result<Caller, String> {
         let mut way = self.way.clone();
         if matches!(way, Way::Http(_)) {
             wire::open(self.era, &mut way).await?;
         }
-        Ok(Caller::new(self.era, way))
+        let mut caller = Caller::new(self.era, way);
+        match purpose {
+            Work::Relay { .. } => work(self, &mut caller, purpose).await?,
+            Work::Create | Work::Get | Work::Echo | Work::Finish { .. } => {}
+        }
+        Ok(caller)
     }
 
     fn any_id(&self) -> Option<Box<str>> {
@@ -169,11 +176,11 @@ pub async fn measure(subject: &Rc<Subject>, measure: &Measure) -> Value {
     let mut tally = Tally::default();
     let mut clients = Vec::with_capacity(measure.callers);
     for _ in 0..measure.callers {
-        match subject.client().await {
+        match subject.client(&measure.work).await {
             Ok(client) => clients.push(client),
             Err(text) => {
                 tally.errors += 1;
-                tally.note(format!("no session: {text}"));
+                tally.note(format!("before the window: {text}"));
             }
         }
     }
@@ -348,12 +355,21 @@ async fn work(subject: &Subject, caller: &mut Caller, work: &Work) -> Result<(),
             let text = subject.text();
             let said = caller.plain(tool, &arguments.replace('%', &text)).await?;
             if !said.contains(&text) {
-                return Err("another text came back".to_owned());
+                return Err(another(&said));
             }
         }
         Work::Finish { tool, ms, pause } => finish(caller, tool, *ms, pause).await?,
     }
     Ok(())
+}
+
+/// What came back in place of the text: that of another call, or something else.
+fn another(said: &str) -> String {
+    if said.contains("to and fro") {
+        "the text of another call came back".to_owned()
+    } else {
+        format!("no text but: {}", beginning(said.as_bytes()))
+    }
 }
 
 async fn create(caller: &mut Caller, arguments: &str) -> Result<String, String> {

@@ -118,13 +118,16 @@ pub struct Seen {
     pub hint_ms: f64,
 }
 
-/// Opens a session where the generation has one; the way then carries it.
+/// Opens a session where the generation has one; the way then carries it, and no other.
 ///
 /// # Errors
 /// When the server does not agree.
 pub async fn open(era: Era, way: &mut Way) -> Result<(), String> {
     if era == Era::Stateless2026 {
         return Ok(());
+    }
+    if let Way::Http(target) = &mut *way {
+        target.session = None;
     }
     let mut caller = Caller::new(era, way.clone());
     let params = concat!(
