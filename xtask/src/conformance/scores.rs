@@ -117,7 +117,8 @@ pub(crate) fn rendered() -> Result<String, String> {
     }
     page.push_str(
         "\n## Servers of others behind Longhaul\n\n`cargo xtask conformance --through`\n\n\
-         Each server is judged directly, and then through a Longhaul that speaks the revision's generation to it.\n\
+         Each server is judged directly, and then through a Longhaul that speaks the revision's generation to it;\n\
+         one also through a Longhaul that speaks the other generation to it (`across`).\n\
          *Through* counts what passes directly.\n\n| server | what | directly | through Longhaul |\n|---|---|---|---|\n",
     );
     for (server, title) in SERVERS {
@@ -133,6 +134,23 @@ pub(crate) fn rendered() -> Result<String, String> {
             let (direct, through) = (score(&format!("direct-{place}")), score(&place));
             let _ = writeln!(page, "| {title} {version} | {what} | {direct} | {through} |");
         }
+    }
+    for (what, place) in [
+        (
+            "a client of 2025-11-25, the server spoken to in 2026-07-28",
+            "2025-11-25",
+        ),
+        (
+            "a client of 2026-07-28, the server spoken to in 2025-11-25",
+            "2026-07-28",
+        ),
+        ("`mcpcheck`, the server spoken to in 2025-11-25", "mcpcheck"),
+    ] {
+        let (direct, through) = (
+            score(&format!("direct-rmcp-{place}")),
+            score(&format!("across-{place}")),
+        );
+        let _ = writeln!(page, "| the same on rmcp | {what} | {direct} | {through} |");
     }
     let _ = writeln!(
         page,
@@ -166,7 +184,10 @@ fn reasons(page: &mut String) -> Result<(), String> {
         }
     };
     let failing: [Reasons; 2] = [listed("baseline.json")?, listed("behind/baseline.json")?];
-    section("What fails", &failing.into_iter().flatten().collect::<Vec<_>>());
+    section(
+        "What fails through Longhaul",
+        &failing.into_iter().flatten().collect::<Vec<_>>(),
+    );
     let mut apart = Vec::new();
     for (revision, parts) in not_applicable()? {
         let named = |(name, reason)| (format!("{}/{name}", revision.name()), reason);

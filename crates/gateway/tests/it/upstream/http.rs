@@ -128,7 +128,10 @@ impl Link {
         let Heard::Frame { bytes, via } = heard else {
             panic!("{heard:?}");
         };
-        assert!(matches!(via, Via::Request(of) | Via::Whole(of) if of == id), "{via:?}");
+        assert!(
+            matches!(via, Via::Request(of) | Via::Whole(of) if of == id),
+            "{via:?}"
+        );
         serde_json::from_slice(&bytes).expect("JSON")
     }
 
