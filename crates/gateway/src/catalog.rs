@@ -75,6 +75,8 @@ pub struct Beside {
     pub prompts: Digest,
     /// Changes with the list of resources, or that of templates.
     pub resources: Digest,
+    /// How often the server has said that a list changed: its clients are told so even where nothing is seen of it.
+    pub said: Versions,
 }
 
 /// How often each list has changed. Two that are equal are of the same lists.
@@ -314,9 +316,11 @@ impl Parts {
                 .iter()
                 .zip(&tools)
                 .all(|(old, new)| old.listing == new.listing);
-        versions.tools += u64::from(!same);
-        versions.prompts += u64::from(part.beside.prompts != beside.prompts);
-        versions.resources += u64::from(part.beside.resources != beside.resources);
+        let (was, is) = (part.beside, beside);
+        versions.tools += u64::from(!same || was.said.tools != is.said.tools);
+        versions.prompts += u64::from(was.prompts != is.prompts || was.said.prompts != is.said.prompts);
+        versions.resources +=
+            u64::from(was.resources != is.resources || was.said.resources != is.said.resources);
         for tool in &mut tools {
             let name = &tool.listing.name;
             tool.server_tool.get_or_insert_with(|| ServerTool {

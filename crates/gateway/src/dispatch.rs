@@ -17,10 +17,13 @@ mod listed;
 mod patience;
 mod polls;
 mod relay;
+mod relaying;
 mod returning;
 mod rounds;
 mod servers;
 mod sessions;
+mod steps;
+mod subscriptions;
 mod tasks;
 mod wait;
 mod waiting;
@@ -42,7 +45,9 @@ use gated::{Allowed, Gated};
 pub use held::{Held, Step};
 pub use hold::Limits as HoldLimits;
 pub use leave::Left;
+pub use relaying::Relaying;
 pub use sessions::Limits as SessionLimits;
+pub(crate) use steps::Steps;
 pub use waiting::Waiting;
 pub(crate) use waiting::{As, Line};
 
@@ -51,11 +56,12 @@ use crate::{
     gate::{self, Action, View},
     identity::Caller,
     listen::{self, Listener},
-    quota::Quota,
+    quota::{Place, Quota},
     replies::Room,
     request_state::Sealer,
     sealed_id::{Keys, Opened, owner_digest},
     session::{Session, feed::Seen, seal, shared::Shared},
+    updates,
     upstream::fleet::Fleet,
     view,
 };
@@ -78,6 +84,7 @@ struct Inner {
     started_at: Millis,
     held: Quota,
     streams: Quota,
+    subscriptions: Quota,
     rounds: rounds::Rounds,
     patience: patience::Patience,
     known: hold::Known,
@@ -120,6 +127,8 @@ pub struct Settings {
     pub list_cache_ms: u64,
     /// What one owner's streams are limited to.
     pub listen: listen::Limits,
+    /// What may be subscribed to of servers behind.
+    pub subscriptions: updates::Limits,
     /// What poll intervals are hinted.
     pub poll: view::Poll,
     /// How often in a row a task may be looked at (`tasks.poll_burst`).
@@ -153,6 +162,7 @@ impl Default for Settings {
             mcp_url: None,
             list_cache_ms: 60_000,
             listen: listen::Limits::default(),
+            subscriptions: updates::Limits::default(),
             poll: view::Poll::default(),
             poll_burst: 200,
             sessions: sessions::Limits::default(),
@@ -172,6 +182,8 @@ pub enum Handled {
     Call(Box<Held>),
     /// A wait for the end of a task.
     Wait(Box<Waiting>),
+    /// A request that is passed on, whose client hears of it meanwhile.
+    Relay(Box<Relaying>),
     /// A stream.
     Listen(Box<Listener>),
 }
@@ -225,6 +237,7 @@ impl Dispatch {
             started_at,
             held: Quota::default(),
             streams: Quota::default(),
+            subscriptions: Quota::default(),
             rounds: rounds::Rounds::default(),
             patience: patience::Patience::default(),
             known: hold::Known::default(),
@@ -276,13 +289,22 @@ impl Dispatch {
             Request::GetTask { task } => self.get(caller, session, &task).await,
             Request::UpdateTask { task, responses } => self.update(caller, &task, responses).await,
             Request::CancelTask { task } => self.cancel(caller, &task).await,
-            // Nothing is offered that another server would answer.
-            Request::Relay(relay) => self.relay(caller, session, &incoming.client, relay).await,
+            Request::Relay(relay) => {
+                return match self.relaying(caller, session, &incoming.client, relay) {
+                    Ok(relaying) => Handled::Relay(Box::new(relaying)),
+                    Err(relay) => {
+                        let reply = self.relay(caller, session, &incoming.client, relay, None).await;
+                        Handled::Reply(Box::new(reply.unwrap_or_else(Reply::Error)))
+                    }
+                };
+            }
             Request::Listen(filter) => {
                 let limits = &self.inner.settings.listen;
                 return match self.inner.streams.take(&caller.owner, 0, limits.caps()) {
                     Some(place) => {
-                        let listener = Listener::new(self.clone(), caller.clone(), filter, place).await;
+                        let listener =
+                            Listener::new(self.clone(), caller.clone(), &incoming.client, filter, place)
+                                .await;
                         Handled::Listen(Box::new(listener))
                     }
                     None => Handled::Reply(Box::new(Reply::Error(limits.refusal()))),
@@ -362,7 +384,7 @@ impl Dispatch {
         Ok(Reply::Tools(ToolPage {
             tools: tools.map(|entry| entry.listed(takes)).chain(helper).collect(),
             next_cursor: None,
-            cache: self.cache(),
+            cache: self.cache_of_tools(),
         }))
     }
 
@@ -454,7 +476,7 @@ impl Dispatch {
 
     /// What a session is told on its pipe besides replies.
     pub(crate) fn shared_pipe(&self, caller: &Caller, session: &Arc<Session>) -> Shared {
-        Shared::new(self.clone(), caller.clone(), session, send(), None)
+        self.shared(caller, session, None)
     }
 
     /// The stream of a session for what belongs to no single request.
@@ -462,13 +484,15 @@ impl Dispatch {
         let limits = &self.inner.settings.listen;
         let place = self.inner.streams.take(&caller.owner, 0, limits.caps());
         let place = place.ok_or_else(|| limits.refusal())?;
-        Ok(Shared::new(
-            self.clone(),
-            caller.clone(),
-            session,
-            send(),
-            Some(place),
-        ))
+        Ok(self.shared(caller, session, Some(place)))
+    }
+
+    fn shared(&self, caller: &Caller, session: &Arc<Session>, place: Option<Place>) -> Shared {
+        let shared = Shared::new(self.clone(), caller.clone(), session, send(), place);
+        if session.owes() {
+            self.tend(caller, session);
+        }
+        shared
     }
 
     /// Changes a task for `owner` as `make` proposes, when the gate allows it on the locked snapshot. `make` looks

@@ -35,7 +35,7 @@ pub use guard::Allowed;
 
 use crate::{
     catalog::Catalog,
-    dispatch::{As, Conversation, Dispatch},
+    dispatch::{As, Conversation, Dispatch, Step},
     http::{
         body::{Share, Whole},
         event_id::{EventIds, StreamId},
@@ -84,6 +84,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// How long the stream of a call that a server behind runs is not opened: the status of what is refused at once is
+/// fixed then.
+const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 struct Shared {
@@ -243,9 +247,22 @@ async fn serve(shared: Shared, caller: &Caller, incoming: Incoming, streams: boo
         Err(handled) => handled,
     };
     match handled {
-        Later::Call(held) if streams && held.wants_stream() => sse::call(shared, id, *held),
+        Later::Call(mut held) if streams && held.wants_stream() => {
+            let first = match held.is_relayed() {
+                true => tokio::time::timeout(REFUSED_WITHIN, held.next()).await.ok(),
+                false => None,
+            };
+            match first {
+                Some(Step::Reply(reply)) if reply::lacks(&reply) => {
+                    reply::at_end(&shared, edge, &id, *held, reply::taken).await
+                }
+                first => sse::call(shared, id, *held, first),
+            }
+        }
         Later::Call(held) => reply::at_end(&shared, edge, &id, *held, reply::taken).await,
         Later::Wait(waiting) => reply::at_end(&shared, edge, &id, *waiting, reply::fitted).await,
+        Later::Relay(relaying) if streams => sse::call(shared, id, *relaying, None),
+        Later::Relay(relaying) => reply::at_end(&shared, edge, &id, *relaying, reply::fitted).await,
         Later::Listen(listener) if streams => sse::listen(shared, id, *listener),
         Later::Listen(_) => text(
             StatusCode::NOT_ACCEPTABLE,
@@ -304,6 +321,8 @@ async fn serve_session(
             let ended = tokio::time::timeout(shared.limits.result_wait, ended).await;
             ended.unwrap_or_else(|_| single(edge, &id, &reply::still_running()))
         }
+        Later::Relay(relaying) if streams => sse::steps(shared, session, id, *relaying, None, Begins::Anew),
+        Later::Relay(relaying) => reply::at_end(&shared, edge, &id, *relaying, reply::fitted).await,
         Later::Listen(_) => single(
             edge,
             &id,

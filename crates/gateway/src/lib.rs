@@ -29,3 +29,4 @@ pub mod view;
 mod parse;
 mod quota;
 mod replies;
+pub mod updates;

@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: one stream for many tasks.
+//! `subscriptions/listen`: one stream for many tasks, for changed lists, and for changed resources.
 //!
 //! Made by `dispatch`, read by the transports. The order is fixed: what is followed, then each task as it is,
 //! then each change, then the end (G-37, Q-14). Nothing queues here but the names of tasks: a reader that falls behind learns the
@@ -10,7 +10,7 @@ use longhaul_core::TaskId;
 use longhaul_engine::watch::Watcher;
 use longhaul_mcp::{
     Push, Reply, RpcError,
-    request::Filter,
+    request::{Client, Filter},
     rpc_error::{Refusal, RefusalCode, Who},
 };
 
@@ -20,6 +20,7 @@ use crate::{
     gate::Action,
     identity::Caller,
     quota::{Caps, Place},
+    updates::Updates,
 };
 
 /// What one owner's streams are limited to.
@@ -78,6 +79,7 @@ pub struct Listener {
     ends: bool,
     acknowledges: Option<Filter>,
     changes: Changes,
+    updates: Updates,
     /// The tasks to be looked at, each once: a state is read when the stream has room for it.
     due: VecDeque<TaskId>,
     /// What was told last.
@@ -93,19 +95,29 @@ pub enum Tick {
 }
 
 impl Listener {
-    pub(crate) async fn new(dispatch: Dispatch, caller: Caller, filter: Filter, place: Place) -> Listener {
+    pub(crate) async fn new(
+        dispatch: Dispatch,
+        caller: Caller,
+        client: &Client,
+        filter: Filter,
+        place: Place,
+    ) -> Listener {
         let watcher = dispatch.watcher();
         let wanted = dispatch.tells_of(&filter);
         let changes = Changes::of(dispatch.catalog(), wanted);
+        let updates = dispatch.subscribed(&caller, client, &filter.resources).await;
+        let resources = updates.uris();
         let mut listener = Listener {
             _place: place,
-            ends: filter.tasks.is_some(),
+            // A resource changes as long as its server lives.
+            ends: filter.tasks.is_some() && resources.is_empty(),
             dispatch,
             caller,
             watcher,
             followed: BTreeMap::new(),
             acknowledges: None,
             changes,
+            updates,
             due: VecDeque::new(),
             last: None,
         };
@@ -136,7 +148,7 @@ impl Listener {
             tools_list_changed: wanted.tools,
             prompts_list_changed: wanted.prompts,
             resources_list_changed: wanted.resources,
-            resources: Vec::new(),
+            resources,
             tasks: filter.tasks.is_some().then_some(named),
         });
         listener
@@ -160,6 +172,7 @@ impl Listener {
             }
             let changes = tokio::select! {
                 push = self.changes.next() => return Tick::Push(push),
+                push = self.updates.next() => return Tick::Push(push),
                 changes = self.watcher.next() => changes,
             };
             for (task, _) in changes {

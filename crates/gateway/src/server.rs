@@ -24,6 +24,7 @@ use crate::{
     local::{links::Links, page, pipe, socket},
     sealed_id::Keys,
     stdio::{self, Stdio},
+    updates,
     upstream::{fleet::Fleet, offer::Changed},
     view,
 };
@@ -364,6 +365,10 @@ fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Sett
             tasks_max: config.server.stream_tasks_max as usize,
             streams_max: config.server.streams_max as usize,
             streams_total_max: config.server.streams_total_max as usize,
+        },
+        subscriptions: updates::Limits {
+            each_max: config.server.subscriptions_max as usize,
+            total_max: config.server.subscriptions_total_max as usize,
         },
         poll: view::Poll {
             min: tasks.poll_min,

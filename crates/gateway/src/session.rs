@@ -22,6 +22,8 @@ use longhaul_mcp::{RequestId, edge::Peer, request::LogLevel};
 use longhaul_store::Owner;
 use tokio::sync::{oneshot, watch};
 
+use crate::updates::Updates;
+
 /// The most tasks that the shared stream of a session follows; past it, the one that was followed first goes.
 pub const FOLLOWED_MAX: usize = 1_000;
 /// The most questions of a session that wait for an answer on its streams; others wait until one is settled.
@@ -37,10 +39,19 @@ pub struct Session {
     state: Mutex<State>,
     changed: watch::Sender<u64>,
     over: AtomicBool,
+    /// It has a record: what its client set outlives this process.
+    is_kept: bool,
+    /// The resources that its client is told of.
+    updates: Updates,
 }
 
 struct State {
     level: Option<LogLevel>,
+    /// The resources that its client subscribed to and is not told of: they are subscribed to again once there is a
+    /// stream that tells of them.
+    owed: BTreeSet<String>,
+    /// Somebody looks after the resources.
+    is_tended: bool,
     /// What the shared stream follows, and whether the client was handed the task.
     followed: BTreeMap<TaskId, bool>,
     order: VecDeque<TaskId>,
@@ -114,13 +125,15 @@ pub(crate) struct Carriage {
 impl Session {
     /// A session as it was agreed. `key` names it among the sessions of its owner and is no secret. A pipe's
     /// only stream carries everything.
-    pub(crate) fn new(key: String, owner: Owner, peer: Peer, is_pipe: bool) -> Arc<Session> {
+    pub(crate) fn new(key: String, owner: Owner, peer: Peer, is_pipe: bool, is_kept: bool) -> Arc<Session> {
         Arc::new(Session {
             key,
             owner,
             peer,
             state: Mutex::new(State {
                 level: None,
+                owed: BTreeSet::new(),
+                is_tended: false,
                 followed: BTreeMap::new(),
                 order: VecDeque::new(),
                 own: BTreeMap::new(),
@@ -133,6 +146,8 @@ impl Session {
             }),
             changed: watch::Sender::new(0),
             over: AtomicBool::new(false),
+            is_kept,
+            updates: Updates::default(),
         })
     }
 
@@ -158,6 +173,74 @@ impl Session {
 
     pub(crate) fn set_level(&self, level: LogLevel) {
         self.lock().level = Some(level);
+    }
+
+    /// Whether what its client sets is in a record.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// The resources that its client is told of.
+    pub(crate) fn updates(&self) -> &Updates {
+        &self.updates
+    }
+
+    /// All that its client subscribed to.
+    pub(crate) fn subscribed(&self) -> BTreeSet<String> {
+        let mut all = self.owed();
+        all.extend(self.updates.uris());
+        all
+    }
+
+    /// An earlier process had these.
+    pub(crate) fn owe(&self, resources: impl IntoIterator<Item = String>) {
+        self.lock().owed.extend(resources);
+    }
+
+    pub(crate) fn owed(&self) -> BTreeSet<String> {
+        self.lock().owed.clone()
+    }
+
+    pub(crate) fn owes(&self) -> bool {
+        !self.lock().owed.is_empty()
+    }
+
+    /// The resource is told of again. Whether it was owed.
+    pub(crate) fn made_again(&self, resource: &str) -> bool {
+        self.lock().owed.remove(resource)
+    }
+
+    pub(crate) fn unsubscribed(&self, resource: &str) {
+        self.lock().owed.remove(resource);
+        self.updates.end(resource);
+    }
+
+    /// Nobody reads what the session is told: its subscriptions rest.
+    pub(crate) fn rest(&self) {
+        let resting = self.updates.end_all();
+        self.owe(resting);
+    }
+
+    /// Whether the caller is to look after the resources from now on: nobody else does.
+    pub(crate) fn begins_tending(&self) -> bool {
+        !std::mem::replace(&mut self.lock().is_tended, true)
+    }
+
+    /// Whether there is nothing to look after any more.
+    pub(crate) fn ends_tending(&self) -> bool {
+        let mut state = self.lock();
+        let is_over = self.over.load(Ordering::Acquire);
+        // What is owed waits for a stream, which begins to look after it anew.
+        let rests = self.updates.count() == 0 && (state.owed.is_empty() || state.shared.is_none());
+        if is_over || rests {
+            state.is_tended = false;
+        }
+        is_over || rests
+    }
+
+    /// Whether its client reads what belongs to no single request.
+    pub(crate) fn has_shared_stream(&self) -> bool {
+        self.lock().shared.is_some()
     }
 
     /// The shared stream tells of this task from now on; of its status too when it was handed out.
@@ -199,6 +282,7 @@ impl Session {
     pub(crate) fn is_blank(&self) -> bool {
         let state = self.lock();
         state.level.is_none()
+            && self.updates.count() == 0
             && state.followed.is_empty()
             && state.own.is_empty()
             && state.shared.is_none()
@@ -210,6 +294,7 @@ impl Session {
     /// The session is over: its streams end.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
+        self.updates.end_all();
         self.tell();
     }
 

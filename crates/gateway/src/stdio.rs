@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     catalog::Catalog,
-    dispatch::{Conversation, Dispatch, Handled, Held, Step, Waiting},
+    dispatch::{Conversation, Dispatch, Handled, Held, Step, Steps},
     identity::{Caller, Origin},
     listen::{Listener, Tick},
     parse::Parser,
@@ -231,8 +231,11 @@ impl Connection {
             Peer::Client => None,
             Peer::Pipe { key, .. } => key,
         };
-        let session = dispatch.pipe_session(&caller, opening.peer.clone(), key);
         let edge = Edge::Session(opening.peer.version);
+        let session = match dispatch.pipe_session(&caller, opening.peer.clone(), key).await {
+            Ok(session) => session,
+            Err(error) => return self.writer.send(edge::error(&error, Some(&opening.id))).await,
+        };
         self.writer
             .send(edge::opened(&dispatch.discovery(), opening))
             .await;
@@ -386,6 +389,7 @@ impl Server {
                 }
                 (Handled::Call(held), _) => return self.call(&id, *held).await,
                 (Handled::Wait(waiting), _) => return self.wait(&id, *waiting).await,
+                (Handled::Relay(relaying), _) => return self.wait(&id, *relaying).await,
                 (Handled::Listen(listener), _) => return self.listen(&id, *listener).await,
             }
         }
@@ -418,8 +422,8 @@ impl Server {
         }
     }
 
-    /// who waits no longer leaves the task as it is.
-    async fn wait(&mut self, id: &RequestId, mut waiting: Waiting) {
+    /// who waits no longer leaves the task as it is, and gives up what is no task.
+    async fn wait(&mut self, id: &RequestId, mut waiting: impl Steps) {
         loop {
             let step = tokio::select! {
                 _ = self.request.left() => return,

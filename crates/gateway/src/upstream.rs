@@ -22,6 +22,7 @@ pub mod definitions;
 pub mod dial;
 pub mod fleet;
 pub mod http;
+pub mod level;
 pub mod link;
 pub mod offer;
 pub mod outcome;

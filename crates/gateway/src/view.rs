@@ -8,7 +8,7 @@ use longhaul_mcp::{
     RequestId, TaskView,
     frame::Raw,
     reply::{OpenQuestion, Progress},
-    request::Answers,
+    request::{Answers, LogLevel},
 };
 use longhaul_store::Row;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,9 @@ pub struct Context {
     /// The session that the call came from, for servers behind this one that keep a process for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The least grave log messages that the caller said it wants, of a call that a server behind this one runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LogLevel>,
     /// Who is shown the task's progress, for as long as it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Wanted>,

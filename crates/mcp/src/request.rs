@@ -157,6 +157,27 @@ pub struct Answers {
     pub roots: bool,
 }
 
+impl Answers {
+    /// Everything.
+    pub const ALL: Answers = Answers {
+        form: true,
+        url: true,
+        sampling: true,
+        roots: true,
+    };
+
+    /// What is here and not there.
+    #[must_use]
+    pub fn without(self, other: Answers) -> Answers {
+        Answers {
+            form: self.form && !other.form,
+            url: self.url && !other.url,
+            sampling: self.sampling && !other.sampling,
+            roots: self.roots && !other.roots,
+        }
+    }
+}
+
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {

@@ -7,7 +7,7 @@ use std::{future::ready, sync::Arc};
 
 use longhaul_core::Body;
 use longhaul_engine::tool::{Call, Context, Finish, Running, Tool as Work};
-use longhaul_mcp::RpcError;
+use longhaul_mcp::{RpcError, request::Answers};
 
 use crate::{
     identity,
@@ -61,6 +61,7 @@ fn gone(call: &Call, tool: Option<&ServerTool>, context: Context) -> Running {
             let asked = Asked {
                 server: &tool.server,
                 runs_longhaul: identity::is_local(&call.owner),
+                declared: Answers::ALL,
             };
             Reason::ToolGone.error(asked, longhaul_mcp::clean(&tool.tool, 200))
         }

@@ -51,6 +51,10 @@ section! {
         session_idle: Span = "5m" in 1000..=86400000, since "0.1.0";
         /// The most tasks that one `subscriptions/listen` may follow.
         stream_tasks_max: u32 = "16" in 1..=1024, since "0.1.0";
+        /// The most resources of servers behind that one session, or one `subscriptions/listen`, may subscribe to.
+        subscriptions_max: u32 = "64" in 1..=4096, since "0.1.0";
+        /// The most subscriptions to resources of all sessions and streams together.
+        subscriptions_total_max: u32 = "1024" in 1..=65536, since "0.1.0";
         /// How long a reader of a stream may stop reading before the stream is cut.
         slow_reader: Span = "30s" in 1000..=3600000, since "0.1.0";
         /// How long running work may go on after the server was told to stop.

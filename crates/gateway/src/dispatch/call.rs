@@ -13,7 +13,7 @@ use longhaul_mcp::{
     Client, Reply, RpcError, canon,
     frame::Raw,
     reply::TaskSupport,
-    request::{Answers, Asked, CallTool, Response, Takes},
+    request::{Answers, Asked, CallTool, LogLevel, Response, Takes},
     rpc_error::{Refusal, RefusalCode, Who},
 };
 use longhaul_store::{RecordKey, Scope, Slot, Snapshot};
@@ -47,6 +47,8 @@ pub(super) struct Checked {
     pub(super) digest: [u8; 32],
     /// The session that the call came from.
     session: Option<String>,
+    /// The least grave log messages that the caller said it wants.
+    level: Option<LogLevel>,
     /// Who is shown the progress of the task that it may become.
     progress: Option<Wanted>,
 }
@@ -110,6 +112,7 @@ impl Dispatch {
             });
         if let Some(place) = session {
             checked.session = Some(place.session.key().to_owned());
+            checked.level = place.session.level();
         }
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let kept: &[Response] = match &call.request_state {
@@ -235,6 +238,7 @@ impl Dispatch {
             arguments,
             digest,
             session: client.session.clone(),
+            level: call.log_level,
             progress: None,
         })
     }
@@ -377,6 +381,7 @@ impl Dispatch {
             rest: (entry.server_tool.is_some() && !call.rest.0.is_empty()).then(|| call.rest.to_raw()),
             server_tool: entry.server_tool.clone(),
             session: checked.session.clone(),
+            level: checked.level.filter(|_| entry.server_tool.is_some()),
             progress: checked.progress.clone(),
         };
         let key = call.idempotency_key.as_deref();

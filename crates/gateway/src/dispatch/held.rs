@@ -149,6 +149,11 @@ impl Held {
         self.client.takes != Takes::AtOnce && (self.stream.is_some() || self.client.takes == Takes::Never)
     }
 
+    /// Whether a server behind this one runs it.
+    pub(crate) fn is_relayed(&self) -> bool {
+        self.terms.is_relayed
+    }
+
     /// What the call's stream is called, and what tells its questions from others; `None` without a stream, or when
     /// the row is gone.
     pub(crate) async fn stream_name(&mut self) -> Option<(String, String)> {

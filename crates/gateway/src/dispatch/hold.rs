@@ -66,6 +66,8 @@ pub(super) struct Terms {
     schema_seen: bool,
     /// Equal calls find this one.
     joins: bool,
+    /// A server behind this one runs it.
+    pub(super) is_relayed: bool,
 }
 
 impl Terms {
@@ -77,6 +79,7 @@ impl Terms {
             holding: entry.holding,
             schema_seen: entry.listed(takes).output_schema.is_some(),
             joins,
+            is_relayed: entry.server_tool.is_some(),
         }
     }
 
@@ -93,6 +96,7 @@ impl Terms {
             },
             schema_seen: false,
             joins,
+            is_relayed: false,
         }
     }
 }

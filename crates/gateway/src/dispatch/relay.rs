@@ -10,18 +10,25 @@ use futures_util::future::join_all;
 use longhaul_mcp::{
     Reply, RpcError, clean,
     client::{
-        self,
+        self, Era,
+        dial::Offers,
         list::{Item, Items, Of},
         result::Came,
     },
     frame::{Obj, Raw},
-    reply::InputRequest,
-    request::{Answers, Client, Filter, Relay, RelayMethod, Subject},
+    reply::{Cache, InputRequest},
+    request::{Answers, Client, Filter, LogLevel, Relay, RelayMethod, Subject},
     rpc_error::{INVALID_PARAMS, RESOURCE_NOT_FOUND},
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
-use super::{Conversation, Dispatch};
+use super::{
+    Conversation, Dispatch,
+    relaying::{EVENTS_MAX, Relaying},
+};
 use crate::{
     catalog::full_name,
     changes::Wanted,
@@ -29,9 +36,13 @@ use crate::{
     gate::{self, Action, View},
     identity,
     sealed_id::owner_digest,
+    session::Session,
     upstream::{
-        Definitions, Outcome, Reason, Request, Server, asked, definitions::list, fleet::Member,
-        reason::Asked, server,
+        Definitions, Event, Outcome, Reason, Request, Server, asked,
+        definitions::{Ages, list},
+        fleet::Member,
+        reason::Asked,
+        server,
     },
 };
 
@@ -51,12 +62,47 @@ impl Dispatch {
         }
     }
 
+    /// What servers behind say to nobody in particular in this session's own processes.
+    pub(crate) fn hears(&self, owner: &identity::Caller, session: &Session) -> mpsc::Receiver<Event> {
+        let (hears, heard) = mpsc::channel(EVENTS_MAX);
+        let whose = in_session(owner, session);
+        for server in self.inner.fleet.servers() {
+            server.hear(&whose, hears.clone());
+        }
+        heard
+    }
+
+    /// Passes a request on whose client hears of its progress, or of its log messages; gives the request back where its
+    /// client does not.
+    pub(super) fn relaying(
+        &self,
+        owner: &identity::Caller,
+        session: Option<&Conversation>,
+        client: &Client,
+        relay: Relay,
+    ) -> Result<Relaying, Relay> {
+        let level = wanted_level(session, &relay);
+        if relay.progress_token.is_none() && level.is_none() {
+            return Err(relay);
+        }
+        let (events, heard) = mpsc::channel(EVENTS_MAX);
+        let token = relay.progress_token.clone();
+        let (dispatch, owner) = (self.clone(), owner.clone());
+        let (session, client) = (session.cloned(), client.clone());
+        let reply = async move {
+            let relayed = dispatch.relay(&owner, session.as_ref(), &client, relay, Some(events));
+            relayed.await.unwrap_or_else(Reply::Error)
+        };
+        Ok(Relaying::new(token, level, heard, reply))
+    }
+
     pub(super) async fn relay(
         &self,
         owner: &identity::Caller,
         session: Option<&Conversation>,
         client: &Client,
         relay: Relay,
+        events: Option<mpsc::Sender<Event>>,
     ) -> Result<Reply, RpcError> {
         let view = View::of_task(Action::Relay, &owner.owner, None);
         gate::judge(&view).map_err(gate::Refusal::reply)?;
@@ -66,6 +112,8 @@ impl Dispatch {
             // Only the stateless generation repeats such a request with the answers.
             can_repeat: session.is_none(),
             runs_longhaul: identity::is_local(&owner.owner),
+            level: wanted_level(session, &relay),
+            events,
         };
         match &relay.subject {
             Subject::List { cursor } => {
@@ -74,7 +122,16 @@ impl Dispatch {
                     .ok_or_else(|| RpcError::invalid_params("Unknown cursor: this list has one page"))?;
                 Ok(self.relayed(&relay, self.list(&caller.whose, of).await))
             }
-            Subject::Resource { uri } => self.about_resource(&caller, &relay, uri).await,
+            Subject::Resource { uri } => match (relay.method, session) {
+                (method @ (RelayMethod::Subscribe | RelayMethod::Unsubscribe), Some(session)) => {
+                    self.subscription(owner, session, &caller.whose, method, uri)
+                        .await
+                }
+                (method @ (RelayMethod::Subscribe | RelayMethod::Unsubscribe), None) => {
+                    Err(RpcError::method_not_found(method.as_str()))
+                }
+                (_, _) => self.about_resource(&caller, &relay, uri).await,
+            },
             Subject::Prompt { name } => self.about_prompt(&caller, &relay, name).await,
         }
     }
@@ -82,8 +139,51 @@ impl Dispatch {
     fn relayed(&self, relay: &Relay, result: Raw) -> Reply {
         Reply::Relayed {
             result,
-            cache: relay.method.is_cacheable().then(|| self.cache()),
+            cache: relay.method.is_cacheable().then(|| self.cache_of(relay.method)),
         }
+    }
+
+    /// For how long a result may be kept whose server does not say it (B-51). A list is of several servers, so the
+    /// shortest time of them counts; what a resource holds may change at any time.
+    fn cache_of(&self, method: RelayMethod) -> Cache {
+        match method {
+            RelayMethod::ListPrompts => self.cache_of_list(|offers| offers.prompts, |ages| ages.prompts),
+            RelayMethod::ListResources => {
+                self.cache_of_list(|offers| offers.resources, |ages| ages.resources)
+            }
+            RelayMethod::ListTemplates => {
+                self.cache_of_list(|offers| offers.resources, |ages| ages.templates)
+            }
+            RelayMethod::ReadResource
+            | RelayMethod::Subscribe
+            | RelayMethod::Unsubscribe
+            | RelayMethod::GetPrompt
+            | RelayMethod::Complete => Cache {
+                ttl_ms: 0,
+                ..self.cache()
+            },
+        }
+    }
+
+    /// For how long the list of tools may be kept.
+    pub(super) fn cache_of_tools(&self) -> Cache {
+        self.cache_of_list(|offers| offers.tools, |ages| ages.tools)
+    }
+
+    /// As [`Dispatch::cache`], for a list of which servers have a part. The list depends on who asks (B-52).
+    fn cache_of_list(&self, has: impl Fn(Offers) -> bool, age: impl Fn(Ages) -> Option<u64>) -> Cache {
+        let mut cache = self.cache();
+        for server in self.inner.fleet.servers() {
+            let Some(definitions) = server.definitions() else {
+                continue;
+            };
+            let says_it = definitions.spoken.era == Era::Stateless;
+            if says_it && has(definitions.spoken.offers()) {
+                // Definitions of the last run are as old as they are.
+                cache.ttl_ms = cache.ttl_ms.min(age(server.ages()).unwrap_or(0));
+            }
+        }
+        cache
     }
 
     /// The lists of all servers as one.
@@ -143,21 +243,13 @@ impl Dispatch {
     /// one whose template fits, then to each that may know it all the same, until one does. A server that does not
     /// answer is passed over; its error is told when no other server knows the resource.
     async fn about_resource(&self, caller: &Asking, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
-        let ranked = self.inner.fleet.members().iter().filter_map(|member| {
-            let server = member.server.as_ref()?;
-            let definitions = server.definitions()?;
-            let rank = rank(&definitions, uri);
-            // Nobody needs a process of a server for what that one cannot know.
-            let may_know =
-                rank < Rank::Unknown || !definitions.templates.is_empty() || server.is_live(&caller.whose);
-            (may_know && answers(&definitions, relay.method)).then_some((rank, member, server))
-        });
-        let mut ranked: Vec<_> = ranked.collect();
-        ranked.sort_by_key(|(rank, ..)| *rank);
         let mut failure = None;
         let mut unknown = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
         let until = Instant::now() + FIND_TIME;
-        for (rank, member, server) in ranked {
+        for candidate in self.ranked(&caller.whose, uri, relay.method) {
+            let Candidate {
+                rank, member, server, ..
+            } = candidate;
             let asked = self.ask(member, server, caller, relay, relay.params.as_ref());
             let answered = match rank {
                 // Found: it has all the time of a request.
@@ -174,6 +266,31 @@ impl Dispatch {
             }
         }
         Err(failure.unwrap_or(unknown))
+    }
+
+    /// The servers that may have a resource, the likeliest first.
+    pub(super) fn ranked(
+        &self,
+        whose: &server::Caller,
+        uri: &str,
+        method: RelayMethod,
+    ) -> Vec<Candidate<'_>> {
+        let candidates = self.inner.fleet.members().iter().filter_map(|member| {
+            let server = member.server.as_ref()?;
+            let definitions = server.definitions()?;
+            let rank = rank(&definitions, uri);
+            // Nobody needs a process of a server for what that one cannot know.
+            let may_know = rank < Rank::Unknown || !definitions.templates.is_empty() || server.is_live(whose);
+            (may_know && answers(&definitions, method)).then(|| Candidate {
+                rank,
+                member,
+                server,
+                offers: definitions.spoken.offers(),
+            })
+        });
+        let mut ranked: Vec<Candidate<'_>> = candidates.collect();
+        ranked.sort_by_key(|candidate| candidate.rank);
+        ranked
     }
 
     /// A request about a prompt, under the name that it has at its server.
@@ -217,15 +334,17 @@ impl Dispatch {
             method: relay.method.as_str(),
             params,
             capabilities: Some(&capabilities),
-            log_level: relay.log_level,
+            log_level: caller.level,
             timeout: Some(Duration::from_millis(timeout.0)),
             ..Request::default()
         };
         let asked = Asked {
             server: server.name(),
             runs_longhaul: caller.runs_longhaul,
+            declared: caller.declared(),
         };
-        match server.call(&caller.whose, request, None, pending()).await {
+        let outcome = server.call(&caller.whose, request, caller.events.clone(), pending());
+        match outcome.await {
             // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
             Outcome::Came(Came::InputRequired { requests, state }) if caller.can_be_asked(&requests) => {
                 Ok(Reply::InputRequired { requests, state })
@@ -250,9 +369,22 @@ struct Asking {
     answers: Answers,
     can_repeat: bool,
     runs_longhaul: bool,
+    /// The least grave log messages that the client said it wants.
+    level: Option<LogLevel>,
+    /// Where progress and log messages go.
+    events: Option<mpsc::Sender<Event>>,
 }
 
 impl Asking {
+    /// What the client declared. A client with a session declares nothing from one request to the next, so it counts
+    /// as one that declared everything.
+    fn declared(&self) -> Answers {
+        match self.can_repeat {
+            true => self.answers,
+            false => Answers::ALL,
+        }
+    }
+
     fn can_be_asked(&self, requests: &[InputRequest]) -> bool {
         let declared = |request| asked::kind(request).is_some_and(|kind| kind.declared_by(self.answers));
         self.can_repeat && requests.iter().all(declared)
@@ -260,12 +392,28 @@ impl Asking {
 }
 
 /// Whose process of a server serves this caller.
-fn caller(owner: &identity::Caller, session: Option<&Conversation>, client: &Client) -> server::Caller {
-    let session = session.map(|place| place.session.key().to_owned());
-    server::Caller::of(
-        &owner_digest(&owner.owner),
-        session.or_else(|| client.session.clone()),
-    )
+pub(super) fn caller(
+    owner: &identity::Caller,
+    session: Option<&Conversation>,
+    client: &Client,
+) -> server::Caller {
+    match session {
+        Some(place) => in_session(owner, &place.session),
+        None => server::Caller::of(&owner_digest(&owner.owner), client.session.clone()),
+    }
+}
+
+/// Whose process of a server serves this session.
+pub(super) fn in_session(owner: &identity::Caller, session: &Session) -> server::Caller {
+    server::Caller::of(&owner_digest(&owner.owner), Some(session.key().to_owned()))
+}
+
+/// The least grave log messages of a request that its client said it wants.
+fn wanted_level(session: Option<&Conversation>, relay: &Relay) -> Option<LogLevel> {
+    match session {
+        Some(place) => place.session.level(),
+        None => relay.log_level,
+    }
 }
 
 /// Every page of one server's list; `None` when one could not be had.
@@ -276,9 +424,17 @@ async fn pages(server: &Server, caller: &server::Caller, of: Of) -> Option<Vec<I
     listed.ok().map(|()| items.items)
 }
 
+/// A server that may have a resource.
+pub(super) struct Candidate<'a> {
+    pub(super) rank: Rank,
+    pub(super) member: &'a Member,
+    pub(super) server: &'a Server,
+    pub(super) offers: Offers,
+}
+
 /// How likely a server is to know a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+pub(super) enum Rank {
     /// It lists it.
     Listed,
     /// A template of it fits.

@@ -1,7 +1,7 @@
 //! Sessions of clients: begun at `initialize`, found by their id, ended by DELETE.
 //!
 //! The id says what was agreed ([`crate::session::seal`]), so nothing is written when a session begins. A session
-//! that was ended, and the log level that its client set, are records. What this process knows of a session is
+//! that was ended, the log level that its client set, and the resources that it subscribed to, are records. What this process knows of a session is
 //! shared by all its streams.
 
 use std::{
@@ -69,11 +69,14 @@ struct Used {
 
 /// What is kept of a session beside its id.
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
+pub(super) struct Kept {
     #[serde(default)]
     ended: bool,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     level: Option<LogLevel>,
+    /// The resources that are subscribed to, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) resources: Vec<String>,
 }
 
 impl Dispatch {
@@ -85,17 +88,29 @@ impl Dispatch {
             expires_at: inner.engine.now() + SESSION_LASTS,
         };
         let id = inner.session_ids.seal(&caller.owner, &opened, super::random());
-        let session = Session::new(seal::key(&id), caller.owner.clone(), peer, false);
+        let session = Session::new(seal::key(&id), caller.owner.clone(), peer, false, true);
         inner.sessions.begun(&session);
         (id, session)
     }
 
     /// A session that lives as long as its pipe, which is its only stream. `key` is the pipe's own, where it has one
     /// that outlives this connection.
-    pub(crate) fn pipe_session(&self, caller: &Caller, peer: Peer, key: Option<u128>) -> Arc<Session> {
+    pub(crate) async fn pipe_session(
+        &self,
+        caller: &Caller,
+        peer: Peer,
+        key: Option<u128>,
+    ) -> Result<Arc<Session>, RpcError> {
+        let is_kept = key.is_some();
         let key = key.unwrap_or_else(|| u128::from_be_bytes(super::random()));
         let key = seal::key(&format!("pipe {key:032x}"));
-        Session::new(key, caller.owner.clone(), peer, true)
+        let kept = match is_kept {
+            true => self.kept(caller, &key).await?,
+            false => Kept::default(),
+        };
+        let session = Session::new(key, caller.owner.clone(), peer, true, is_kept);
+        kept.put_into(&session);
+        Ok(session)
     }
 
     /// The caller's own session of this id. A foreign one, one that has ended and one that never was are not told
@@ -113,23 +128,25 @@ impl Dispatch {
         if let Some(session) = inner.sessions.find(&key) {
             return Ok(Some(session));
         }
-        let record = record_key(caller, &key);
+        let kept = self.kept(caller, &key).await?;
+        if kept.ended {
+            return Ok(None);
+        }
+        let session = Session::new(key, caller.owner.clone(), opened.peer, false, true);
+        kept.put_into(&session);
+        inner.sessions.know(&session);
+        Ok(Some(session))
+    }
+
+    async fn kept(&self, caller: &Caller, key: &str) -> Result<Kept, RpcError> {
+        let record = record_key(caller, key);
         let scope = Scope {
             records: vec![record.clone()],
             ..Scope::default()
         };
         let judge = move |snapshot: &Snapshot| (None, kept(snapshot, &record));
-        let found = inner.engine.keep(scope, judge).await;
-        let kept = found.map_err(|error| store_reply(&error))?;
-        if kept.ended {
-            return Ok(None);
-        }
-        let session = Session::new(key, caller.owner.clone(), opened.peer, false);
-        if let Some(level) = kept.level {
-            session.set_level(level);
-        }
-        inner.sessions.know(&session);
-        Ok(Some(session))
+        let found = self.inner.engine.keep(scope, judge).await;
+        found.map_err(|error| store_reply(&error))
     }
 
     /// Ends a session. Its tasks are their owner's and stay.
@@ -160,18 +177,22 @@ impl Dispatch {
         session: &Session,
         level: LogLevel,
     ) -> Result<(), RpcError> {
-        // A pipe's level lives as long as its connection, and so does its client.
-        if !session.is_pipe() {
+        // The client of a pipe that is reached directly lives as long as its connection.
+        if session.is_kept() {
             self.keep_session(caller, session, "session_level", move |kept| {
                 kept.level = Some(level);
             })
             .await?;
         }
         session.set_level(level);
+        let whose = super::relay::in_session(caller, session);
+        for server in self.inner.fleet.servers() {
+            server.level(&whose, level);
+        }
         Ok(())
     }
 
-    async fn keep_session(
+    pub(super) async fn keep_session(
         &self,
         caller: &Caller,
         session: &Session,
@@ -191,7 +212,7 @@ impl Dispatch {
             };
             let mut kept = kept(snapshot, &record);
             change(&mut kept);
-            let body = serde_json::to_vec(&kept).expect("two plain members always serialize");
+            let body = serde_json::to_vec(&kept).expect("plain members always serialize");
             let written = Record {
                 key: record.clone(),
                 version: 0,
@@ -217,6 +238,15 @@ impl Dispatch {
         let done = self.inner.engine.keep(scope, judge).await;
         done.map_err(|error| store_reply(&error))?
             .map_err(gate::Refusal::reply)
+    }
+}
+
+impl Kept {
+    fn put_into(self, session: &Session) {
+        if let Some(level) = self.level {
+            session.set_level(level);
+        }
+        session.owe(self.resources);
     }
 }
 

@@ -7,11 +7,13 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use longhaul_mcp::{Incoming, Reply, RequestId, RpcError, edge::Edge, malformed::Malformed, rpc_error::Data};
+use longhaul_mcp::{
+    Incoming, Reply, RequestId, RpcError, edge::Edge, malformed::Malformed, rpc_error, rpc_error::Data,
+};
 
-use super::{Shared, body, sse::Steps};
+use super::{Shared, body};
 use crate::{
-    dispatch::{Conversation, Handled, Held, Step, Waiting},
+    dispatch::{Conversation, Handled, Held, Relaying, Step, Steps, Waiting},
     identity::Caller,
     listen::Listener,
     replies::{self, Full, Share},
@@ -21,6 +23,7 @@ use crate::{
 pub(super) enum Later {
     Call(Box<Held>),
     Wait(Box<Waiting>),
+    Relay(Box<Relaying>),
     Listen(Box<Listener>),
 }
 
@@ -52,6 +55,7 @@ pub(super) async fn at_once(
             Handled::Reply(reply) => reply,
             Handled::Call(held) => return Err(Later::Call(held)),
             Handled::Wait(waiting) => return Err(Later::Wait(waiting)),
+            Handled::Relay(relaying) => return Err(Later::Relay(relaying)),
             Handled::Listen(listener) => return Err(Later::Listen(listener)),
         };
         let full = match fitted(shared, edge, &id, &reply, &mut share) {
@@ -137,12 +141,20 @@ pub(super) fn taken(
 ) -> Result<Response, Full> {
     let is_the_tools_own = reply
         .error()
-        .is_some_and(|error| matches!(error.data, Data::None | Data::Raw(_) | Data::Whole(_)));
+        .is_some_and(|error| matches!(error.data, Data::None | Data::Raw(_) | Data::Whole(_)))
+        && !lacks(reply);
     if !is_the_tools_own {
         return fitted(shared, edge, id, reply, share);
     }
     let frame = shared.dispatch.replies().fit(edge.render(reply, id), share)?;
     Ok(json(200, frame))
+}
+
+/// Whether the reply says that the client did not declare what its request needs: its status is part of that (B-6).
+pub(super) fn lacks(reply: &Reply) -> bool {
+    reply
+        .error()
+        .is_some_and(|error| error.code == rpc_error::MISSING_CAPABILITY)
 }
 
 fn with_retry(mut response: Response, reply: &Reply) -> Response {

@@ -24,23 +24,30 @@ use tokio::sync::mpsc;
 
 use super::{Shared, event_id::EventIds};
 use crate::{
-    dispatch::{Held, Left, Step, Waiting},
+    dispatch::{Left, Step, Steps},
     listen::{Listener, Tick},
     replies::{self, Full, Share},
-    session::{
-        Session,
-        feed::{self, Seen},
-        shared::Shared as SharedStream,
-    },
+    session::{Session, feed, shared::Shared as SharedStream},
 };
 
-/// The frames of one call: progress, then its reply.
-pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
+/// The frames of one request: progress, then its reply. `first` is what it had for its client before there was a stream.
+pub(super) fn call(
+    shared: Shared,
+    id: RequestId,
+    mut source: impl Steps,
+    mut first: Option<Step>,
+) -> Response {
     let edge = Edge::Stateless;
     stream(move |sender| async move {
         let mut room = Waited::new(&shared, edge, &id);
         loop {
-            let next = tokio::time::timeout(shared.limits.keep_alive, held.next());
+            let first = first.take();
+            let next = async {
+                match first {
+                    Some(first) => Ok(first),
+                    None => tokio::time::timeout(shared.limits.keep_alive, source.next()).await,
+                }
+            };
             let (frame, last) = tokio::select! {
                 // The client left: dropping the call leaves its work going on.
                 () = sender.gone() => return,
@@ -64,58 +71,12 @@ pub(super) fn call(shared: Shared, id: RequestId, mut held: Held) -> Response {
             }
             if last {
                 if sender.taken(shared.limits.reader_time).await {
-                    held.delivered().await;
+                    source.delivered().await;
                 }
                 return;
             }
         }
     })
-}
-
-/// What a stream of a session asks for its next frame.
-pub(super) trait Steps: Send + 'static {
-    fn next(&mut self) -> impl Future<Output = Step> + Send;
-    /// How far the client will have come with what `next` gave last.
-    fn seen(&self) -> Seen;
-    /// The reply was handed on.
-    fn delivered(self) -> impl Future<Output = ()> + Send;
-    /// The client waits no longer.
-    fn leave(self, left: Left);
-}
-
-impl Steps for Held {
-    fn next(&mut self) -> impl Future<Output = Step> + Send {
-        Held::next(self)
-    }
-
-    fn seen(&self) -> Seen {
-        Held::seen(self)
-    }
-
-    fn delivered(self) -> impl Future<Output = ()> + Send {
-        Held::delivered(self)
-    }
-
-    fn leave(self, left: Left) {
-        Held::leave(self, left);
-    }
-}
-
-impl Steps for Waiting {
-    fn next(&mut self) -> impl Future<Output = Step> + Send {
-        Waiting::next(self)
-    }
-
-    fn seen(&self) -> Seen {
-        Waiting::seen(self)
-    }
-
-    fn delivered(self) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-
-    /// the task is as it was.
-    fn leave(self, _left: Left) {}
 }
 
 /// The frames of one request of a session: what belongs to it, then its reply. With a stream id each event

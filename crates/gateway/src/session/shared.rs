@@ -1,14 +1,19 @@
 //! The stream of a session that belongs to no single request: the GET stream over HTTP, or the pipe.
 //!
 //! It tells of every task that the session has to do with: questions that no other stream carries, changes of
-//! status, and progress where no other stream shows it. Every tick passes the gate. Nothing queues but
+//! status, progress where no other stream shows it, changes of lists and of resources, and log messages of
+//! servers behind that belong to no call. Every tick passes the gate. Nothing queues but
 //! what one look at one row gave.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use longhaul_core::TaskId;
 use longhaul_engine::watch::Watcher;
-use longhaul_mcp::Push;
+use longhaul_mcp::{Push, request::LogLevel};
+use tokio::sync::mpsc;
 
 use super::{
     Carriage, Session,
@@ -19,7 +24,9 @@ use crate::{
     dispatch::Dispatch,
     gate::Action,
     identity::Caller,
+    outbound::Log,
     quota::Place,
+    upstream::Event,
 };
 
 /// One shared stream.
@@ -30,6 +37,8 @@ pub(crate) struct Shared {
     carriage: Carriage,
     watcher: Watcher,
     changes: Changes,
+    /// What servers behind say to nobody in particular.
+    heard: mpsc::Receiver<Event>,
     feeds: BTreeMap<TaskId, Told>,
     /// The tasks to be looked at, each once.
     due: VecDeque<TaskId>,
@@ -67,12 +76,13 @@ impl Shared {
     pub(crate) fn new(
         dispatch: Dispatch,
         caller: Caller,
-        session: &std::sync::Arc<Session>,
+        session: &Arc<Session>,
         send: String,
         place: Option<Place>,
     ) -> Shared {
         let watcher = dispatch.watcher();
         let changes = Changes::of(dispatch.catalog(), Wanted::ALL);
+        let heard = dispatch.hears(&caller, session);
         let leaves = Leaves {
             dispatch: dispatch.clone(),
             caller: caller.clone(),
@@ -87,6 +97,7 @@ impl Shared {
             carriage: session.shared_stream(),
             watcher,
             changes,
+            heard,
             feeds: BTreeMap::new(),
             due: VecDeque::new(),
             ready: VecDeque::new(),
@@ -113,8 +124,11 @@ impl Shared {
             if !self.due.is_empty() {
                 continue;
             }
+            let session = Arc::clone(self.carriage.session());
             tokio::select! {
                 push = self.changes.next() => return Some(push),
+                push = session.updates().next() => return Some(push),
+                Some(event) = self.heard.recv() => self.ready.extend(logged(&session, event)),
                 changes = self.watcher.next() => self.due.extend(changes.iter().map(|(task, _)| *task)),
                 () = self.carriage.changed() => self.due.extend(self.feeds.keys().copied()),
             }
@@ -187,6 +201,19 @@ impl Shared {
         self.feeds.remove(&task);
         self.watcher.unfollow(task);
     }
+}
+
+/// A log message that is grave enough for the session.
+fn logged(session: &Session, event: Event) -> Option<Push> {
+    let Event::Log { level, logger, data } = event else {
+        return None;
+    };
+    let log = Log { level, logger, data }.cleaned();
+    (log.level >= session.level().unwrap_or(LogLevel::Warning)).then_some(Push::Log {
+        level: log.level,
+        logger: log.logger,
+        data: log.data,
+    })
 }
 
 fn discriminant(view: &longhaul_mcp::TaskView) -> std::mem::Discriminant<longhaul_core::Phase> {

@@ -11,16 +11,17 @@ use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
 
 use longhaul_mcp::{
     client::{self, Carrier, Kind, Outgoing, Sent, Spoken, incoming::Notice, result},
-    request::RequestId,
+    frame::Obj,
+    request::{LogLevel, RequestId},
     scan,
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     time::Instant,
 };
 
 pub use self::pace::{BURST, FLOOD_TIME, PER_SECOND};
-use self::waiting::{Ticket, Told, Waiting};
+use self::waiting::{Hears, Ticket, Told, Waiting};
 use super::{
     dial::Ours,
     link::{Inlet, Lost, Outlet, Why, at},
@@ -39,7 +40,7 @@ pub const LIMITS: scan::Limits = scan::Limits {
     number_chars_max: 1_000,
 };
 
-/// Where a connection's notices go: changed lists and resources. It must not block.
+/// Where a connection's notices go: changed lists and resources, and log messages of no call. It must not block.
 pub type Notices = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// A connection. Cheap to clone; the last clone that is dropped ends it.
@@ -73,6 +74,7 @@ struct Inner {
     notices: Notices,
     waiting: Waiting,
     questions: Arc<Questions>,
+    level: tokio::sync::Mutex<Option<LogLevel>>,
     closing: watch::Sender<Option<Why>>,
     lost: watch::Sender<Option<Arc<Lost>>>,
 }
@@ -93,6 +95,7 @@ impl Connection {
             notices,
             waiting: Waiting::new(greeted.ids_from),
             questions: Questions::new(),
+            level: tokio::sync::Mutex::default(),
             closing: closing.clone(),
             lost,
         });
@@ -109,6 +112,11 @@ impl Connection {
         &self.inner.spoken
     }
 
+    /// The log messages that the server was told to send.
+    pub(super) fn level(&self) -> &tokio::sync::Mutex<Option<LogLevel>> {
+        &self.inner.level
+    }
+
     /// Sends a request and waits for what comes of it. `stop` is the caller's order to give it up. Progress and log
     /// messages go to `events`; those that do not fit are dropped.
     ///
@@ -119,16 +127,40 @@ impl Connection {
         events: Option<mpsc::Sender<Event>>,
         stop: impl Future<Output = ()>,
     ) -> Outcome {
+        let hears = Hears {
+            is_call: request.method == "tools/call",
+            events,
+            acknowledged: None,
+        };
+        self.exchange(request, hears, stop).await
+    }
+
+    /// As [`Connection::request`], for a subscription: what is honoured of it is told as soon as it stands.
+    pub(super) async fn subscribe(
+        &self,
+        request: Request<'_>,
+        acknowledged: oneshot::Sender<Obj>,
+        stop: impl Future<Output = ()>,
+    ) -> Outcome {
+        let hears = Hears {
+            acknowledged: Some(acknowledged),
+            ..Hears::default()
+        };
+        self.exchange(request, hears, stop).await
+    }
+
+    async fn exchange(&self, request: Request<'_>, hears: Hears, stop: impl Future<Output = ()>) -> Outcome {
         let inner = &self.inner;
-        let wants_progress = events.is_some();
-        let (mut ticket, sent) = match Ticket::of(inner, events) {
+        let wants_progress = hears.events.is_some();
+        let (mut ticket, sent) = match Ticket::of(inner, hears) {
             Ok(ticket) => {
                 let id = RequestId::Integer(ticket.id.into());
                 let outgoing = Outgoing {
                     method: request.method,
                     params: request.params,
                     progress_token: wants_progress.then_some(&id),
-                    log_level: request.log_level,
+                    // Who hears of a request hears what matters.
+                    log_level: request.log_level.or(wants_progress.then_some(LogLevel::Warning)),
                     mirrors: request.mirrors,
                 };
                 let mut hello = Cow::Borrowed(&inner.ours.hello);

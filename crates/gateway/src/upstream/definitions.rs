@@ -47,6 +47,33 @@ pub struct Definitions {
     pub digest: Digest,
 }
 
+/// For how long a server says that its lists may be kept, in milliseconds (B-51); `None` where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ages {
+    /// The list of tools.
+    pub tools: Option<u64>,
+    /// The list of prompts.
+    pub prompts: Option<u64>,
+    /// The list of resources.
+    pub resources: Option<u64>,
+    /// The list of templates of resources.
+    pub templates: Option<u64>,
+}
+
+/// The shortest time for which any page of a list may be kept.
+#[derive(Default)]
+struct Age(Option<u64>);
+
+impl Age {
+    fn add(&mut self, page: &Raw) {
+        let said = page.read::<Obj>().ok().and_then(|page| page.get::<u64>("ttlMs"));
+        self.0 = match (self.0, said) {
+            (Some(known), Some(said)) => Some(known.min(said)),
+            (known, said) => known.or(said),
+        };
+    }
+}
+
 /// Why the definitions could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("list its {what}: {why}")]
@@ -58,16 +85,18 @@ pub struct Unlisted {
 }
 
 impl Definitions {
-    /// Fetches all of them.
+    /// Fetches all of them, and for how long they may be kept.
     ///
     /// # Errors
     /// The list of tools cannot be fetched.
-    pub async fn fetch(connection: &Connection) -> Result<Definitions, Unlisted> {
+    pub async fn fetch(connection: &Connection) -> Result<(Definitions, Ages), Unlisted> {
         let spoken = connection.spoken().clone();
         let offers = spoken.offers();
         let mut tools = Listing::default();
+        let mut tools_age = Age::default();
         if offers.tools {
             list(connection, "tools/list", PAGE_TIME_MAX, |page| {
+                tools_age.add(page);
                 tools.add(page).map_err(|bad| bad.to_string())
             })
             .await
@@ -77,8 +106,9 @@ impl Definitions {
                 in_vain,
             })?;
         }
-        let mut lists = [Of::Prompts, Of::Resources, Of::Templates].map(|of| (of, Items::new(of)));
-        for (of, items) in &mut lists {
+        let mut lists =
+            [Of::Prompts, Of::Resources, Of::Templates].map(|of| (of, Items::new(of), Age::default()));
+        for (of, items, age) in &mut lists {
             let is_offered = match of {
                 Of::Prompts => offers.prompts,
                 Of::Resources | Of::Templates => offers.resources,
@@ -88,18 +118,27 @@ impl Definitions {
             }
             let method = of.method().as_str();
             let fetched = list(connection, method, PAGE_TIME_MAX, |page| {
+                age.add(page);
                 items.add(page).map_err(|bad| bad.to_string())
             });
             if let Err((why, _)) = fetched.await {
                 tracing::info!(method, why, "a server's list is cut short");
             }
         }
-        let [prompts, resources, templates] = lists.map(|(_, items)| items.items);
-        Definitions::new(spoken, tools, prompts, resources, templates).map_err(|refused| Unlisted {
+        let [prompts, resources, templates] = lists.map(|(_, items, age)| (items.items, age.0));
+        let ages = Ages {
+            tools: tools_age.0,
+            prompts: prompts.1,
+            resources: resources.1,
+            templates: templates.1,
+        };
+        let definitions = Definitions::new(spoken, tools, prompts.0, resources.0, templates.0);
+        let definitions = definitions.map_err(|refused| Unlisted {
             what: "tools",
             why: refused.to_string(),
             in_vain: false,
-        })
+        })?;
+        Ok((definitions, ages))
     }
 
     fn new(

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{definitions::Definitions, relayed::Relayed, server::Server};
 use crate::{
-    catalog::{Arguments, Beside, Catalog, Entry, Holding, Offer},
+    catalog::{Arguments, Beside, Catalog, Entry, Holding, Offer, Versions},
     config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
     view::ServerTool,
 };
@@ -55,20 +55,35 @@ impl Offering {
     /// What is offered by what the server defined when it was last seen; `None` when it never was.
     pub(super) fn known(&self) -> Option<Offer> {
         let definitions = self.server.definitions()?;
-        Some(self.offer(&definitions))
+        Some(self.offer(&definitions, Versions::default()))
     }
 
-    /// Offers what the server newly defines, and tells of it, for as long as the server is there.
+    /// Offers what the server newly defines, or says that it does, and tells of it, for as long as the server is there.
     pub(super) async fn follow(
         self,
         mut defined: watch::Receiver<Option<Arc<Definitions>>>,
         changes: mpsc::Sender<Changed>,
     ) {
-        while defined.changed().await.is_ok() {
+        let mut said = self.server.watch_said();
+        // What was known from the last run is stored already.
+        let mut stored = defined.borrow().as_ref().map(|known| known.digest);
+        loop {
+            let changed = tokio::select! {
+                changed = defined.changed() => changed,
+                changed = said.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            let lists = *said.borrow_and_update();
             let Some(definitions) = defined.borrow_and_update().clone() else {
                 continue;
             };
-            self.catalog.offer_all([self.offer(&definitions)]);
+            self.catalog.offer_all([self.offer(&definitions, lists)]);
+            if stored == Some(definitions.digest) {
+                continue;
+            }
+            stored = Some(definitions.digest);
             let changed = Changed {
                 server: self.server.name().to_owned(),
                 definitions,
@@ -77,11 +92,11 @@ impl Offering {
         }
     }
 
-    fn offer(&self, definitions: &Definitions) -> Offer {
+    fn offer(&self, definitions: &Definitions, said: Versions) -> Offer {
         Offer {
             server: self.server.name().to_owned(),
             tools: self.entries(definitions),
-            beside: beside(definitions),
+            beside: beside(definitions, said),
         }
     }
 
@@ -109,7 +124,7 @@ impl Offering {
 }
 
 /// What there is of a server beside tools.
-fn beside(definitions: &Definitions) -> Beside {
+fn beside(definitions: &Definitions, said: Versions) -> Beside {
     let offers = definitions.spoken.offers();
     let digest = |lists: &[&[Item]]| {
         let items = lists.iter().flat_map(|list| list.iter());
@@ -126,11 +141,12 @@ fn beside(definitions: &Definitions) -> Beside {
             prompts_change: offers.prompts,
             resources: offers.resources,
             resources_change: offers.resources,
-            subscribe: false,
+            subscribe: offers.subscribe,
             completions: offers.completions,
         },
         prompts: digest(&[&definitions.prompts]),
         resources: digest(&[&definitions.resources, &definitions.templates]),
+        said,
     }
 }
 

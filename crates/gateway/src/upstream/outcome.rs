@@ -56,7 +56,7 @@ pub enum Event {
 }
 
 /// How a request ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Outcome {
     /// With its result.
     Came(Came),
@@ -92,7 +92,7 @@ impl Outcome {
                 Ok(error) => Err(RpcError::passed_on(error)),
                 Err(_) => refused(Reason::Malformed, ""),
             },
-            Outcome::Unusable(bad) => Err(bad.error()),
+            Outcome::Unusable(bad) => Err(bad.error(asked.declared)),
             Outcome::Unsent(unsent) => refused(Reason::Unavailable, unsent.shown()),
             Outcome::Failed(Failed::Lost(_) | Failed::Over(_)) | Outcome::Stopped { .. } => {
                 refused(Reason::Lost, "")

@@ -6,7 +6,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,7 +18,7 @@ use longhaul_core::Millis;
 use longhaul_engine::clock;
 use longhaul_mcp::client::{Kind, dial::Choice, incoming::Notice};
 use tokio::{
-    sync::{broadcast, mpsc, watch},
+    sync::{mpsc, watch},
     time::{Instant, interval, sleep_until, timeout},
 };
 
@@ -24,9 +27,10 @@ use super::{
     connection::Connection,
     dial::{self, Ours, Place, Unopened},
     link::{Lost, Why},
-    subscription,
+    outcome::Event,
+    subscription::{self, Subscriptions},
 };
-use crate::command::causes;
+use crate::{catalog::Versions, command::causes};
 
 /// How long a caller waits for the next try to open a connection, rather than being told that the last one failed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,8 +40,6 @@ pub const TAKE_MAX: Duration = Duration::from_secs(300);
 pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// A connection that serves one caller is not ended for another caller's sake before it was idle for so long.
 pub const KEPT_IDLE: Duration = Duration::from_secs(30);
-/// How many of a server's notices wait for a slow reader; it misses the oldest beyond that.
-pub const NOTICES_MAX: usize = 256;
 /// How often a caller looks whether one may be ended for its sake.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for, at most.
@@ -78,15 +80,6 @@ pub(super) enum Told {
     Changed,
     /// A connection was opened: what the server defines may have changed since the last.
     Opened,
-}
-
-/// Something that a server said of its own accord.
-#[derive(Clone, Debug)]
-pub struct Pushed {
-    /// On whose connection; `None` when that one is gone.
-    pub key: Option<Key>,
-    /// What.
-    pub notice: Notice,
 }
 
 /// Why there is no connection for a caller.
@@ -133,7 +126,11 @@ pub(super) struct Pool {
     changed: watch::Sender<u64>,
     closing: watch::Sender<bool>,
     told: mpsc::Sender<Told>,
-    notices: broadcast::Sender<Pushed>,
+    said: Mutex<Versions>,
+    /// Who hears what the server says to nobody in particular, on the connection of one session.
+    hearers: Mutex<HashMap<Key, Vec<mpsc::Sender<Event>>>>,
+    subscriptions: Subscriptions,
+    subscribers: AtomicU64,
 }
 
 #[derive(Default)]
@@ -188,7 +185,10 @@ impl Pool {
             changed: watch::Sender::new(0),
             closing: watch::Sender::new(false),
             told,
-            notices: broadcast::Sender::new(NOTICES_MAX),
+            said: Mutex::default(),
+            hearers: Mutex::default(),
+            subscriptions: Subscriptions::default(),
+            subscribers: AtomicU64::new(0),
         });
         tokio::spawn(stop_idle(Arc::downgrade(&pool), idle_stop));
         pool
@@ -388,15 +388,23 @@ impl Pool {
         let pool = Arc::downgrade(self);
         Arc::new(move |notice| {
             if let Some(pool) = pool.upgrade() {
-                let is_change = matches!(
-                    notice,
-                    Notice::ToolsChanged | Notice::PromptsChanged | Notice::ResourcesChanged
-                );
-                let key = pool.slots().key(id);
-                // Nobody need listen.
-                let _unheard = pool.notices.send(Pushed { key, notice });
+                let is_change = pool.says(&notice);
+                if let Notice::ResourceUpdated { uri } = &notice
+                    && let Some(key) = pool.slots().key(id)
+                {
+                    pool.subscriptions.tell(&key, uri);
+                }
                 if is_change {
                     pool.tell(Told::Changed);
+                }
+                if let Notice::Log { level, logger, data } = notice
+                    && let Some(key) = pool.slots().key(id)
+                {
+                    pool.say(&key, || Event::Log {
+                        level,
+                        logger: logger.clone(),
+                        data: data.clone(),
+                    });
                 }
             }
         })
@@ -495,8 +503,64 @@ impl Pool {
         self.slots().count()
     }
 
-    pub(super) fn notices_from_here(&self) -> broadcast::Receiver<Pushed> {
-        self.notices.subscribe()
+    /// What the server says to nobody in particular on this connection goes to `hears`, until its other end is dropped.
+    pub(super) fn hear(&self, key: Key, hears: mpsc::Sender<Event>) {
+        let mut hearers = self.hearers();
+        hearers.retain(|_, of| {
+            of.retain(|hearer| !hearer.is_closed());
+            !of.is_empty()
+        });
+        hearers.entry(key).or_default().push(hears);
+    }
+
+    fn say(&self, key: &Key, event: impl Fn() -> Event) {
+        for hearer in self.hearers().get(key).into_iter().flatten() {
+            // Whoever does not keep up misses some of it.
+            let _full = hearer.try_send(event());
+        }
+    }
+
+    fn hearers(&self) -> MutexGuard<'_, HashMap<Key, Vec<mpsc::Sender<Event>>>> {
+        self.hearers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often the server has said that a list of its changed.
+    pub(super) fn said(&self) -> Versions {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it says that a list changed.
+    fn says(&self, notice: &Notice) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = match notice {
+            Notice::ToolsChanged => &mut said.tools,
+            Notice::PromptsChanged => &mut said.prompts,
+            Notice::ResourcesChanged => &mut said.resources,
+            Notice::Progress { .. }
+            | Notice::Log { .. }
+            | Notice::ResourceUpdated { .. }
+            | Notice::Cancelled { .. }
+            | Notice::Task { .. }
+            | Notice::LinkDone { .. }
+            | Notice::Acknowledged { .. }
+            | Notice::Other { .. } => return false,
+        };
+        *list += 1;
+        true
+    }
+
+    pub(super) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// Names a subscriber among all of this server.
+    pub(super) fn next_subscriber(&self) -> u64 {
+        self.subscribers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Nothing is opened any more.
+    pub(super) fn is_shut(&self) -> bool {
+        self.slots().closed
     }
 
     pub(super) fn name(&self) -> &str {

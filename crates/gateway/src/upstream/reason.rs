@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use longhaul_mcp::RpcError;
+use longhaul_mcp::{RpcError, request::Answers};
 
 /// Why there is no result: one word and one text each. The words are explained in docs/reference/errors.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ impl Reason {
         let Asked {
             server,
             runs_longhaul,
+            declared: _,
         } = asked;
         let mut text = format!("The server `{server}` {}", self.text());
         let detail = detail.to_string();
@@ -99,4 +100,6 @@ pub struct Asked<'a> {
     pub server: &'a str,
     /// Who asked runs Longhaul, too, and may look further.
     pub runs_longhaul: bool,
+    /// All that whoever asked declared, or cannot be told to declare.
+    pub declared: Answers,
 }

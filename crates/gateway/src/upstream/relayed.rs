@@ -92,11 +92,14 @@ impl Relayed {
         let asked = Asked {
             server: self.server.name(),
             runs_longhaul: identity::is_local(&call.owner),
+            declared,
         };
         let mut clock = Clock::start(self.timeout);
         let mut rounds = 0;
         loop {
-            let outcome = self.round(&caller, &params, &asker, &mut clock).await;
+            let outcome = self
+                .round(&caller, &params, &asker, stored.level, &mut clock)
+                .await;
             let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
                 return self.finish(outcome, asked);
             };
@@ -137,7 +140,14 @@ impl Relayed {
     }
 
     /// One request and what comes of it.
-    async fn round(&self, caller: &Caller, params: &Obj, asker: &Asker, clock: &mut Clock) -> Outcome {
+    async fn round(
+        &self,
+        caller: &Caller,
+        params: &Obj,
+        asker: &Asker,
+        level: Option<LogLevel>,
+        clock: &mut Clock,
+    ) -> Outcome {
         let context = &asker.context;
         let capabilities = client::capabilities(asker.declared);
         let request = Request {
@@ -145,8 +155,7 @@ impl Relayed {
             params: Some(params),
             mirrors: &self.mirrors,
             capabilities: Some(&capabilities),
-            // What the client wants of it is sorted out where the client is.
-            log_level: Some(LogLevel::Debug),
+            log_level: level,
             // Its time stands still while it asks, which only `clock` knows.
             timeout: None,
         };

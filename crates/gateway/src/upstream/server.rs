@@ -7,7 +7,7 @@
 use std::{
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,20 +15,24 @@ use std::{
 
 use longhaul_core::Millis;
 use longhaul_engine::clock;
-use longhaul_mcp::client::{Era, dial::Choice, result::Bad};
+use longhaul_mcp::{
+    client::{Era, dial::Choice, result::Bad},
+    request::LogLevel,
+};
 use tokio::{
-    sync::{broadcast, mpsc, watch},
+    sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
 
 use super::{
-    definitions::Definitions,
+    definitions::{Ages, Definitions},
     dial::{Ours, Place},
+    level::{self, Wish},
     outcome::{Event, Failed, Outcome, Request, Unsent},
-    pool::{Key, Live, Plan, Pool, Pushed, Told, Untaken},
-    subscription::Subscription,
+    pool::{Key, Live, Plan, Pool, Told, Untaken},
+    subscription::{Due, Subscription},
 };
-use crate::command::causes;
+use crate::{catalog::Versions, command::causes};
 
 /// How long a change of a list is waited for to be the last of many.
 pub const SETTLE: Duration = Duration::from_millis(200);
@@ -136,6 +140,8 @@ struct Inner {
     is_remote: bool,
     calls: AtomicU64,
     definitions: watch::Sender<Option<Arc<Definitions>>>,
+    said: watch::Sender<Versions>,
+    ages: Mutex<Ages>,
     state: watch::Sender<State>,
     orders: mpsc::Sender<Order>,
 }
@@ -175,6 +181,8 @@ impl Server {
             is_remote,
             calls: AtomicU64::new(0),
             definitions: watch::Sender::new(spec.known.map(Arc::new)),
+            said: watch::Sender::new(Versions::default()),
+            ages: Mutex::default(),
             state: watch::Sender::new(State::Starting),
             orders,
         });
@@ -206,6 +214,16 @@ impl Server {
         self.inner.definitions.subscribe()
     }
 
+    /// How often the server has said that a list of its changed, to be watched. It is told after the list was fetched.
+    pub fn watch_said(&self) -> watch::Receiver<Versions> {
+        self.inner.said.subscribe()
+    }
+
+    /// For how long the server says that its lists may be kept, as far as that is known.
+    pub fn ages(&self) -> Ages {
+        *self.inner.ages()
+    }
+
     /// How it is.
     pub fn state(&self) -> State {
         self.inner.state.borrow().clone()
@@ -224,11 +242,6 @@ impl Server {
     /// How many processes or sessions it has, those that begin and end included.
     pub fn count(&self) -> usize {
         self.inner.pool.count()
-    }
-
-    /// What the server says of its own accord, from here on.
-    pub fn notices(&self) -> broadcast::Receiver<Pushed> {
-        self.inner.pool.notices_from_here()
     }
 
     /// Whether this caller has a process or session of its own already, or shares one that is there.
@@ -274,6 +287,9 @@ impl Server {
                 Ok(lease) => lease,
                 Err(untaken) => return Outcome::Unsent(unsent(&untaken)),
             };
+            if let Some(wanted) = request.log_level {
+                level::tell(&lease.connection, wanted, Wish::OneOfSeveral).await;
+            }
             let outcome = lease.connection.request(request, events.clone(), &mut stop).await;
             self.inner.heed(&outcome);
             let is_lost = lease.connection.lost().is_some();
@@ -293,14 +309,47 @@ impl Server {
         }
     }
 
-    /// Subscribes this caller to a resource; what is told goes to [`Server::notices`].
+    /// The client of this session wants log messages of this level from now on: the process that serves it is told, if
+    /// there is one.
+    pub fn level(&self, caller: &Caller, wanted: LogLevel) {
+        if !self.is_live(caller) {
+            return;
+        }
+        let key = self.inner.key(caller);
+        let wish = match &key {
+            Key::Session(_) => Wish::Own,
+            Key::Spare | Key::Shared | Key::Principal(_) | Key::Call(_) => Wish::OneOfSeveral,
+        };
+        let pool = Arc::clone(&self.inner.pool);
+        tokio::spawn(async move {
+            if let Ok(lease) = pool.take(&key).await {
+                level::tell(&lease.connection, wanted, wish).await;
+            }
+        });
+    }
+
+    /// Log messages that belong to no call go to `hears`, where this caller's session has a process of its own: what one
+    /// says that serves several is nobody's.
+    pub fn hear(&self, caller: &Caller, hears: mpsc::Sender<Event>) {
+        if self.inner.isolation == Isolation::Session
+            && let key @ Key::Session(_) = self.inner.key(caller)
+        {
+            self.inner.pool.hear(key, hears);
+        }
+    }
+
+    /// Subscribes this caller to a resource, or lets it share the subscription that its connection has. What changes
+    /// is told to `due`, until the subscription is dropped; it is made again whenever the server was lost.
     ///
     /// # Errors
-    /// What came of the request, where it was one and failed.
-    pub async fn subscribe(&self, caller: &Caller, uri: &str) -> Result<Subscription, Outcome> {
-        let lease = self.inner.pool.take(&self.inner.key(caller)).await;
-        let lease = lease.map_err(|untaken| Outcome::Unsent(unsent(&untaken)))?;
-        Subscription::begin(lease, uri).await
+    /// What came of the request that failed.
+    pub async fn subscribe(
+        &self,
+        caller: &Caller,
+        uri: &str,
+        due: &Arc<Due>,
+    ) -> Result<Subscription, Arc<Outcome>> {
+        Subscription::begin(&self.inner.pool, self.inner.key(caller), uri, due).await
     }
 
     /// Fetches the definitions again, soon.
@@ -321,7 +370,7 @@ impl Server {
     }
 }
 
-fn unsent(untaken: &Untaken) -> Unsent {
+pub(super) fn unsent(untaken: &Untaken) -> Unsent {
     Unsent::Unopened {
         shown: untaken.shown(),
         why: untaken.to_string(),
@@ -407,8 +456,13 @@ impl Inner {
         });
     }
 
+    fn ages(&self) -> MutexGuard<'_, Ages> {
+        self.ages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Fetches the definitions on any connection, or on a new one.
     async fn fetch(&self) -> Result<(), (String, String)> {
+        let said = self.pool.said();
         let lease = match self.pool.take_any(&self.own_key()).await {
             Ok(lease) => lease,
             Err(untaken) => {
@@ -420,7 +474,8 @@ impl Inner {
             }
         };
         match Definitions::fetch(&lease.connection).await {
-            Ok(definitions) => {
+            Ok((definitions, ages)) => {
+                *self.ages() = ages;
                 self.definitions.send_if_modified(|known| {
                     let changed = known
                         .as_ref()
@@ -428,6 +483,11 @@ impl Inner {
                     if changed {
                         *known = Some(Arc::new(definitions));
                     }
+                    changed
+                });
+                self.said.send_if_modified(|known| {
+                    let changed = *known != said;
+                    *known = said;
                     changed
                 });
                 Ok(())

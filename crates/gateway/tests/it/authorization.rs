@@ -84,7 +84,7 @@ async fn bytes(world: &World, caller: &Caller, request: Request) -> Vec<u8> {
     };
     match world.dispatch.handle(caller, None, incoming).await {
         Handled::Reply(reply) => edge::render(&reply, &id),
-        Handled::Call(_) => panic!("no call was made"),
+        Handled::Call(_) | Handled::Relay(_) => panic!("nothing was called"),
         Handled::Wait(waiting) => edge::render(&waiting.finish().await, &id),
         Handled::Listen(mut listener) => {
             let mut all = Vec::new();

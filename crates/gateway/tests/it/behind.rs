@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// One server that is the fixture, of one generation.
-fn fixture(era: &str, more: &str) -> String {
+pub(crate) fn fixture(era: &str, more: &str) -> String {
     named("fixture", era, more)
 }
 
@@ -26,13 +26,17 @@ fn named(name: &str, era: &str, more: &str) -> String {
     )
 }
 
-async fn world(era: &str, more: &str) -> World {
-    let world = World::behind(&fixture(era, more), Settings::default()).await;
+pub(crate) async fn world(era: &str, more: &str) -> World {
+    world_with(era, more, Settings::default()).await
+}
+
+pub(crate) async fn world_with(era: &str, more: &str, settings: Settings) -> World {
+    let world = World::behind(&fixture(era, more), settings).await;
     ready(&world).await;
     world
 }
 
-fn said(result: &Value) -> &str {
+pub(crate) fn said(result: &Value) -> &str {
     result["content"][0]["text"]
         .as_str()
         .unwrap_or_else(|| panic!("no text: {result}"))

@@ -9,7 +9,9 @@ use super::{Era, Kind};
 use crate::{
     clean,
     frame::{Obj, Raw},
+    meta,
     reply::InputRequest,
+    request::Answers,
     rpc_error::{self, RpcError},
 };
 
@@ -58,6 +60,19 @@ pub enum Bad {
     /// The error object has no code or no message.
     #[error("the error has no code or no message")]
     BadError,
+    /// The server needs what its caller did not say that it can do (B-6).
+    #[error(
+        "the server does not take the request: {message} (code {})",
+        rpc_error::MISSING_CAPABILITY
+    )]
+    Lacks {
+        /// Its message, fit to be shown.
+        message: String,
+        /// What it needs, of what a caller of Longhaul can declare to it.
+        needs: Answers,
+        /// It needs more than that, or does not say what.
+        needs_more: bool,
+    },
     /// The server does not take what it was sent: a matter between it and Longhaul (D-9).
     #[error("the server does not take the request: {message} (code {code})")]
     Hop {
@@ -148,23 +163,51 @@ pub fn error(error: &Raw) -> Result<Obj, Bad> {
         .zip(object.get::<String>("message"))
         .ok_or(Bad::BadError)?;
     match code {
-        rpc_error::HEADER_MISMATCH | rpc_error::MISSING_CAPABILITY | rpc_error::UNSUPPORTED_VERSION => {
-            Err(Bad::Hop {
-                code,
-                message: clean(&message, 500),
-            })
-        }
+        rpc_error::MISSING_CAPABILITY => Err(lacks(&object, &message)),
+        rpc_error::HEADER_MISMATCH | rpc_error::UNSUPPORTED_VERSION => Err(Bad::Hop {
+            code,
+            message: clean(&message, 500),
+        }),
         _ => Ok(object),
     }
 }
 
+fn lacks(error: &Obj, message: &str) -> Bad {
+    let data = error.obj("data").unwrap_or_default();
+    let required = data.obj("requiredCapabilities").unwrap_or_default();
+    let is_declared = |name: &str| matches!(name, "elicitation" | "sampling" | "roots");
+    let mut names = required.0.iter().map(|(name, _)| name.unescaped());
+    Bad::Lacks {
+        message: clean(message, 500),
+        needs: meta::answers(&required),
+        needs_more: required.0.is_empty() || !names.all(|name| is_declared(&name)),
+    }
+}
+
 impl Bad {
-    /// What the client reads: the fault is behind Longhaul.
-    pub fn error(&self) -> RpcError {
+    /// What the client reads that declared so much. It is told what it must declare where that is all that is missing
+    /// (B-6); else the fault is behind Longhaul (D-9).
+    pub fn error(&self, declared: Answers) -> RpcError {
+        if let Bad::Lacks {
+            message,
+            needs,
+            needs_more: false,
+        } = self
+            && needs.without(declared) != Answers::default()
+        {
+            let mut data = Obj::default();
+            let missing = super::capabilities(needs.without(declared));
+            data.set("requiredCapabilities", &missing.to_raw());
+            return RpcError::relayed(
+                rpc_error::MISSING_CAPABILITY,
+                message.clone(),
+                Some(data.to_raw()),
+            );
+        }
         let reason = match self {
             Bad::NotAnObject | Bad::BadError | Bad::BadQuestions | Bad::BadTask => "upstream_malformed",
             Bad::UnknownType { .. } => "upstream_unknown_result",
-            Bad::Hop { .. } => "upstream_refused",
+            Bad::Lacks { .. } | Bad::Hop { .. } => "upstream_refused",
         };
         let shown = self.to_string();
         let (first, rest) = shown.split_at(1);

@@ -155,7 +155,7 @@ fn result(reply: &Reply, version: Version) -> Result<Obj, RpcError> {
         }
         // A session's client is asked by a request of ours, finds out at `initialize`, and has no subscriptions.
         Reply::InputRequired { .. } | Reply::Discover(_) | Reply::ListenEnded => Err(shape::out_of_place()),
-        Reply::Error(error) => Err(error.clone()),
+        Reply::Error(error) => Err(task::own(error.clone())),
     }
 }
 

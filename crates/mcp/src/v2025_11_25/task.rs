@@ -9,7 +9,7 @@ use crate::{
     frame::{Obj, Raw},
     meta,
     reply::TaskView,
-    rpc_error::{self, RpcError, cancelled_text, failed_text},
+    rpc_error::{self, Data, RpcError, cancelled_text, failed_text},
     shape::{self, errored, loaded, shown, timestamp, whole_ms},
 };
 
@@ -103,6 +103,19 @@ fn cut(text: &mut String) {
     }
 }
 
+/// D-9: an error that a server behind gave to a call of the newer generation, in which a client can be told what to
+/// declare.
+pub(super) fn own(error: RpcError) -> RpcError {
+    let is_of_the_hop = error.code == rpc_error::MISSING_CAPABILITY && matches!(error.data, Data::Whole(_));
+    RpcError {
+        code: match is_of_the_hop {
+            true => rpc_error::INTERNAL_ERROR,
+            false => error.code,
+        },
+        ..error
+    }
+}
+
 /// What came of a task that has ended: exactly what the plain call would have got, with the task that it
 /// came from.
 ///
@@ -116,7 +129,7 @@ pub(super) fn outcome(view: &TaskView, version: Version) -> Result<Obj, RpcError
             relate(&mut result, &view.id);
             Ok(result)
         }
-        Phase::Finished(Outcome::Errored { body }) => Err(RpcError::passed_on(errored(body)?)),
+        Phase::Finished(Outcome::Errored { body }) => Err(own(RpcError::passed_on(errored(body)?))),
         Phase::Finished(Outcome::Cancelled { by: _ }) => {
             let data = Raw::of(&serde_json::json!({ "status": status(&view.phase) })).ok();
             let message = "Task was cancelled".to_owned();

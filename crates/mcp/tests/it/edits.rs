@@ -14,7 +14,7 @@ use longhaul_mcp::{
     edge::{Belongs, Edge, Received, Version, receive},
     frame::{Frame, Obj, Raw},
     reply::{Cache, CacheScope, TaskSupport, ToolPage},
-    request::ProgressToken,
+    request::{Answers, ProgressToken},
     scan::Limits,
 };
 
@@ -188,7 +188,10 @@ fn complete(text: &str, era: Era) -> Raw {
 fn error(text: &str) -> RpcError {
     match result::error(&raw(text)) {
         Ok(error) => RpcError::passed_on(error),
-        Err(bad) => bad.error(),
+        Err(bad) => bad.error(Answers {
+            form: true,
+            ..Answers::default()
+        }),
     }
 }
 
@@ -389,8 +392,16 @@ const EDITS: &[Edit] = &[
         what: "what a server and Longhaul cannot agree on (-32020, -32021, -32022) becomes a fault of the server",
         why: "D-9",
         by: "",
-        sent: r#"{"code":-32021,"message":"Roots needed","data":{"requiredCapabilities":{"roots":{}}}}"#,
-        arrives: r#"{"code":-32603,"message":"The server does not take the request: Roots needed (code -32021)","data":{"reason":"upstream_refused","who":"operator"}}"#,
+        sent: r#"{"code":-32021,"message":"Forms needed","data":{"requiredCapabilities":{"elicitation":{}}}}"#,
+        arrives: r#"{"code":-32603,"message":"The server does not take the request: Forms needed (code -32021)","data":{"reason":"upstream_refused","who":"operator"}}"#,
+    },
+    Edit {
+        place: Place::Error(Edge::Stateless),
+        what: "-32021, a capability is missing, passes where the client can declare what is missing, and names only that; where the client did declare it, or Longhaul does not pass it on, it becomes a fault of the server",
+        why: "B-6, D-9",
+        by: "",
+        sent: r#"{"code":-32021,"message":"More needed","data":{"requiredCapabilities":{"elicitation":{},"roots":{}}}}"#,
+        arrives: r#"{"code":-32021,"message":"More needed","data":{"requiredCapabilities":{"roots":{}}}}"#,
     },
     Edit {
         place: Place::Error(Edge::Stateless),

@@ -133,8 +133,10 @@ impl Inner {
                 let told = id.is_some_and(|id| self.waiting.settle(id, Told::Reply(Err(error))));
                 Use::reply(told, bytes)
             }
-            Ok(Incoming::Notice { notice, .. }) => {
-                let told = shortened(notice, bytes).is_some_and(|notice| self.notice(notice, via));
+            Ok(Incoming::Notice { notice, subscription }) => {
+                let subscription = subscription.as_ref().map(number);
+                let told =
+                    shortened(notice, bytes).is_some_and(|notice| self.notice(notice, via, subscription));
                 self.told(told, via, bytes)
             }
             Ok(Incoming::Ask(ask)) => self.told(self.asked(ask, via, bytes), via, bytes),
@@ -184,7 +186,7 @@ impl Inner {
         }
     }
 
-    fn notice(&self, notice: Notice, via: Via) -> bool {
+    fn notice(&self, notice: Notice, via: Via, subscription: Option<u64>) -> bool {
         match notice {
             Notice::Progress { token, progress } => {
                 let id = number(&token);
@@ -192,11 +194,11 @@ impl Inner {
                 belongs && self.waiting.event(Some(id), Event::Progress(progress))
             }
             Notice::Log { level, logger, data } => {
-                let id = match via {
-                    Via::Request(id) | Via::Whole(id) => Some(id),
-                    Via::Shared => self.waiting.only_call(),
-                };
-                self.waiting.event(id, Event::Log { level, logger, data });
+                let id = self.call_of(via);
+                if self.waiting.listens(id) {
+                    return self.waiting.event(id, Event::Log { level, logger, data });
+                }
+                (self.notices)(Notice::Log { level, logger, data });
                 true
             }
             Notice::ToolsChanged
@@ -212,7 +214,11 @@ impl Inner {
                 self.questions.withdraw(&request);
                 true
             }
-            Notice::Acknowledged { .. } => true,
+            Notice::Acknowledged { notifications } => {
+                let id = subscription.or_else(|| self.only(via));
+                self.waiting.acknowledge(id, notifications);
+                true
+            }
             Notice::Other { .. } => false,
         }
     }
@@ -236,15 +242,16 @@ impl Inner {
             (AskKind::Other, _) => drop(question),
             (AskKind::Roots, None) | (AskKind::Sampling | AskKind::Elicitation, _) => {
                 // One that no call takes is dropped, and so refused.
-                self.waiting.event(self.asking_call(via), Event::Ask(question));
+                self.waiting.event(self.call_of(via), Event::Ask(question));
             }
         }
         true
     }
 
-    /// The call whose question it is: the one whose stream carried it, or the only one that is open. Where all calls
+    /// The call that something belongs to which names no request, a question or a log message: the one whose stream
+    /// carried it, or the only one that is open. Where all calls
     /// are of one owner, it is the last of several.
-    fn asking_call(&self, via: Via) -> Option<u64> {
+    fn call_of(&self, via: Via) -> Option<u64> {
         match via {
             Via::Request(id) | Via::Whole(id) => Some(id),
             Via::Shared if self.ours.one_owner => self.waiting.last_call(),

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use longhaul_mcp::frame::Raw;
+use longhaul_mcp::frame::{Obj, Raw};
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
@@ -38,7 +38,24 @@ struct Table {
 
 struct Waiter {
     told: oneshot::Sender<Told>,
-    events: Option<mpsc::Sender<Event>>,
+    hears: Hears,
+}
+
+/// What a request is told besides its reply.
+#[derive(Default)]
+pub(super) struct Hears {
+    /// Progress, log messages, and questions.
+    pub(super) events: Option<mpsc::Sender<Event>>,
+    /// What is honoured of a subscription.
+    pub(super) acknowledged: Option<oneshot::Sender<Obj>>,
+    /// It is a call of a tool: what names no request belongs to one of those.
+    pub(super) is_call: bool,
+}
+
+impl Waiter {
+    fn is_call(&self) -> bool {
+        self.hears.is_call && self.hears.events.is_some()
+    }
 }
 
 /// What became of a request.
@@ -68,7 +85,7 @@ impl Waiting {
         self.count() == 0
     }
 
-    fn enter(&self, events: Option<mpsc::Sender<Event>>) -> Result<(u64, oneshot::Receiver<Told>), Unsent> {
+    fn enter(&self, hears: Hears) -> Result<(u64, oneshot::Receiver<Told>), Unsent> {
         let mut table = self.table();
         if table.lost.is_some() {
             drop(table);
@@ -79,7 +96,7 @@ impl Waiting {
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (told, waits) = oneshot::channel();
-        table.by_id.insert(id, Waiter { told, events });
+        table.by_id.insert(id, Waiter { told, hears });
         Ok((id, waits))
     }
 
@@ -119,30 +136,46 @@ impl Waiting {
         ids.next().copied().filter(|_| ids.next().is_none())
     }
 
-    /// The one request that listens to events, if there is just one.
+    /// The one call that is open, if there is just one.
     pub(super) fn only_call(&self) -> Option<u64> {
         let table = self.table();
-        let mut calls = table.by_id.iter().filter(|(_, waiter)| waiter.events.is_some());
+        let mut calls = table.by_id.iter().filter(|(_, waiter)| waiter.is_call());
         calls.next().map(|(id, _)| *id).filter(|_| calls.next().is_none())
     }
 
-    /// The last request that listens to events.
+    /// The last call that is open.
     pub(super) fn last_call(&self) -> Option<u64> {
         let table = self.table();
-        let calls = table.by_id.iter().filter(|(_, waiter)| waiter.events.is_some());
+        let calls = table.by_id.iter().filter(|(_, waiter)| waiter.is_call());
         calls.map(|(id, _)| *id).max()
+    }
+
+    /// Whether somebody listens to what belongs to this request.
+    pub(super) fn listens(&self, id: Option<u64>) -> bool {
+        let table = self.table();
+        let waiter = id.and_then(|id| table.by_id.get(&id));
+        waiter.is_some_and(|waiter| waiter.hears.events.is_some())
     }
 
     /// Whether somebody listens to it.
     pub(super) fn event(&self, id: Option<u64>, event: Event) -> bool {
         let table = self.table();
         let waiter = id.and_then(|id| table.by_id.get(&id));
-        let Some(events) = waiter.and_then(|waiter| waiter.events.as_ref()) else {
+        let Some(events) = waiter.and_then(|waiter| waiter.hears.events.as_ref()) else {
             return false;
         };
         // Progress is told again; whoever does not keep up misses some of it.
         let _full = events.try_send(event);
         true
+    }
+
+    /// A subscription stands.
+    pub(super) fn acknowledge(&self, id: Option<u64>, honoured: Obj) {
+        let mut table = self.table();
+        let waiter = id.and_then(|id| table.by_id.get_mut(&id));
+        if let Some(acknowledged) = waiter.and_then(|waiter| waiter.hears.acknowledged.take()) {
+            let _left = acknowledged.send(honoured);
+        }
     }
 }
 
@@ -156,8 +189,8 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn of(inner: &Arc<Inner>, events: Option<mpsc::Sender<Event>>) -> Result<Ticket, Unsent> {
-        let (id, told) = inner.waiting.enter(events)?;
+    pub(super) fn of(inner: &Arc<Inner>, hears: Hears) -> Result<Ticket, Unsent> {
+        let (id, told) = inner.waiting.enter(hears)?;
         Ok(Ticket {
             inner: Arc::clone(inner),
             id,

@@ -299,7 +299,7 @@ impl Server {
         match self.call(saying, tool, json!({})).await {
             Handled::Call(held) => *held,
             Handled::Reply(reply) => panic!("answered at once: {reply:?}"),
-            Handled::Listen(_) | Handled::Wait(_) => panic!("a stream"),
+            Handled::Listen(_) | Handled::Wait(_) | Handled::Relay(_) => panic!("a stream"),
         }
     }
 
@@ -308,7 +308,7 @@ impl Server {
         match self.call(saying, tool, arguments).await {
             Handled::Call(held) => result(held.finish().await),
             Handled::Reply(reply) => result(*reply),
-            Handled::Listen(_) | Handled::Wait(_) => panic!("a stream"),
+            Handled::Listen(_) | Handled::Wait(_) | Handled::Relay(_) => panic!("a stream"),
         }
     }
 

@@ -8,9 +8,10 @@ use longhaul_gateway::upstream::{
     http::Remote,
     pool::Key,
     stdio::Program,
+    subscription::Due,
 };
 use longhaul_mcp::{
-    client::{Era, Kind, dial::Choice, incoming::Notice, result::Came, tools::TOOLS_MAX},
+    client::{Era, Kind, dial::Choice, result::Came, tools::TOOLS_MAX},
     frame::{Obj, Raw},
 };
 use serde_json::{Value as Json, json};
@@ -455,16 +456,13 @@ async fn a_server_behind_a_url_that_goes_and_comes_back_is_found_again() {
 async fn a_resource_is_subscribed_to_by_the_means_of_the_generation() {
     for era in ["--era=2025", "--era=2026"] {
         let rig = Rig::ready(&[era], |_| {}).await;
-        let mut notices = rig.server.notices();
+        let due = Arc::new(Due::default());
         let subscription = rig
             .server
-            .subscribe(&caller("a"), "fixture://one")
+            .subscribe(&caller("a"), "fixture://one", &due)
             .await
             .expect("it subscribes");
-        let pushed = within(PATIENCE, notices.recv()).await.expect("a notice");
-        assert_eq!(pushed.key, Some(Key::Session("a".into())));
-        let uri = "fixture://one".to_owned();
-        assert_eq!(pushed.notice, Notice::ResourceUpdated { uri });
+        assert_eq!(within(PATIENCE, due.next()).await, "fixture://one");
         drop(subscription);
         rig.close().await;
     }

@@ -7,6 +7,7 @@ use longhaul_mcp::{
     },
     frame::Raw,
     reply::InputRequest,
+    request::Answers,
 };
 use serde_json::{Value, json};
 
@@ -130,7 +131,7 @@ fn an_error_of_the_hop_does_not_reach_the_client_as_its_own() {
         (-32022, "upstream_refused"),
     ] {
         let bad = error(&raw(&json!({ "code": code, "message": "no" }))).expect_err("of the hop");
-        let shown = bad.error();
+        let shown = bad.error(Answers::default());
         assert_eq!(shown.code, -32603);
         assert!(format!("{:?}", shown.data).contains(reason));
     }
@@ -147,5 +148,46 @@ fn an_error_of_the_hop_does_not_reach_the_client_as_its_own() {
     ] {
         assert_eq!(error(&raw(&bad)), Err(Bad::BadError));
     }
-    assert_eq!(Bad::NotAnObject.error().message, "The result is no object");
+    assert_eq!(
+        Bad::NotAnObject.error(Answers::ALL).message,
+        "The result is no object"
+    );
+}
+
+/// B-6, D-9: a client is told to declare what it did not declare, and nothing that would not help.
+#[test]
+fn a_missing_capability_is_the_client_s_only_where_declaring_it_helps() {
+    let declared = Answers {
+        form: true,
+        ..Answers::default()
+    };
+    let shown = |required: Value| {
+        let value = json!({ "code": -32021, "message": "no", "data": { "requiredCapabilities": required } });
+        let shown = error(&raw(&value)).expect_err("of the hop").error(declared);
+        let object: Value = shown.object().to_raw().read().expect("JSON");
+        (shown.code, object["data"]["requiredCapabilities"].clone())
+    };
+    assert_eq!(
+        shown(json!({ "sampling": {} })),
+        (-32021, json!({ "sampling": {} }))
+    );
+    assert_eq!(
+        shown(json!({ "elicitation": {}, "roots": { "listChanged": true } })),
+        (-32021, json!({ "roots": {} }))
+    );
+    assert_eq!(
+        shown(json!({ "elicitation": { "url": {} } })),
+        (-32021, json!({ "elicitation": { "url": {} } }))
+    );
+    // It declared that, and Longhaul did not say so; or Longhaul would not say so.
+    for required in [
+        json!({ "elicitation": {} }),
+        json!({ "elicitation": { "form": {} } }),
+        json!({ "extensions": { "com.example/x": {} } }),
+        json!({ "sampling": {}, "extensions": {} }),
+        json!({}),
+        json!([]),
+    ] {
+        assert_eq!(shown(required), (-32603, Value::Null));
+    }
 }

@@ -1,0 +1,320 @@
+//! Resources of a server behind the gateway that are subscribed to, and what else of its requests is told meanwhile.
+
+use std::time::Duration;
+
+use longhaul_gateway::{
+    dispatch::{SessionLimits, Settings},
+    updates::Limits,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    behind::{said, world, world_with},
+    session_client::{Events, SessionClient},
+    support::{Client, Frames, World},
+};
+
+const SHARED: &str = "isolation = \"shared\"\n";
+const UPDATED: &str = "notifications/resources/updated";
+
+async fn subscribe(session: &SessionClient<'_>, uri: &str) -> Value {
+    session
+        .request("resources/subscribe", json!({ "uri": uri }))
+        .await
+}
+
+/// A stream of the stateless generation, and what its first message says that it tells of.
+async fn listen(world: &World, uris: &[&str]) -> (Frames, Value) {
+    let filter = json!({ "notifications": { "resourceSubscriptions": uris } });
+    let client = Client::without_tasks();
+    let mut frames = world.stream(&client, "subscriptions/listen", filter).await;
+    let first = frames.next().await.expect("a first message");
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    let honoured = first["params"]["notifications"]["resourceSubscriptions"].clone();
+    (frames, honoured)
+}
+
+async fn touch(world: &World, uri: &str) {
+    let touched = world
+        .call(&Client::without_tasks(), "touch", json!({ "uri": uri }))
+        .await;
+    assert_eq!(said(touched.result()), "touched");
+}
+
+async fn updated(events: &mut Events) -> String {
+    let event = events.until(UPDATED).await;
+    event.data["params"]["uri"].as_str().expect("a URI").to_owned()
+}
+
+async fn next_updated(frames: &mut Frames) -> String {
+    let frame = frames.next().await.expect("a message");
+    assert_eq!(frame["method"], UPDATED, "{frame}");
+    assert_eq!(
+        frame["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1,
+        "{frame}"
+    );
+    frame["params"]["uri"].as_str().expect("a URI").to_owned()
+}
+
+/// Asks the server, in the name of a client without a session, what it has seen, until that is as wanted.
+async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
+    let seen = async {
+        loop {
+            let seen = world.call(&Client::without_tasks(), "seen", json!({})).await;
+            let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+            if wanted(&seen) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), seen)
+        .await
+        .expect("in time");
+}
+
+#[tokio::test]
+async fn a_resource_that_changes_is_told_between_every_two_generations() {
+    for era in ["2025", "2026"] {
+        let world = world(era, SHARED).await;
+        let session = SessionClient::open(&world).await;
+        assert_eq!(
+            session.initialized["capabilities"]["resources"]["subscribe"],
+            true
+        );
+        let mut events = session.listen(None).await;
+        let reply = subscribe(&session, "fixture://one").await;
+        assert_eq!(reply["result"], json!({}), "{reply}");
+        assert_eq!(updated(&mut events).await, "fixture://one");
+        let (mut frames, honoured) = listen(&world, &["fixture://one"]).await;
+        assert_eq!(honoured, json!(["fixture://one"]));
+        touch(&world, "fixture://one").await;
+        assert_eq!(updated(&mut events).await, "fixture://one");
+        assert_eq!(next_updated(&mut frames).await, "fixture://one");
+        // A part of it.
+        touch(&world, "fixture://one/part").await;
+        assert_eq!(updated(&mut events).await, "fixture://one/part");
+        assert_eq!(next_updated(&mut frames).await, "fixture://one/part");
+    }
+}
+
+#[tokio::test]
+async fn a_change_reaches_only_those_who_subscribed() {
+    for era in ["2025", "2026"] {
+        let world = world(era, SHARED).await;
+        let (ada, bob) = (
+            SessionClient::open(&world).await,
+            SessionClient::open(&world).await,
+        );
+        let (mut of_ada, mut of_bob) = (ada.listen(None).await, bob.listen(None).await);
+        subscribe(&ada, "fixture://one").await;
+        subscribe(&bob, "fixture://two").await;
+        assert_eq!(updated(&mut of_ada).await, "fixture://one");
+        assert_eq!(updated(&mut of_bob).await, "fixture://two");
+        touch(&world, "fixture://one").await;
+        touch(&world, "fixture://oneself").await;
+        touch(&world, "fixture://two").await;
+        assert_eq!(updated(&mut of_bob).await, "fixture://two");
+        assert_eq!(updated(&mut of_ada).await, "fixture://one");
+        touch(&world, "fixture://one/last").await;
+        assert_eq!(updated(&mut of_ada).await, "fixture://one/last");
+    }
+}
+
+#[tokio::test]
+async fn the_server_is_asked_once_for_all_who_share_its_connection_and_told_when_the_last_leaves() {
+    for era in ["2025", "2026"] {
+        let world = world(era, SHARED).await;
+        let session = SessionClient::open(&world).await;
+        let reply = subscribe(&session, "fixture://one").await;
+        assert!(reply["error"].is_null(), "{reply}");
+        // The fixture refuses a second subscription in a session.
+        let (frames, honoured) = listen(&world, &["fixture://one", "fixture://one"]).await;
+        assert_eq!(honoured, json!(["fixture://one"]));
+        seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+        let ended = session
+            .request("resources/unsubscribe", json!({ "uri": "fixture://one" }))
+            .await;
+        assert_eq!(ended["result"], json!({}), "{ended}");
+        seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+        drop(frames);
+        seen(&world, |seen| seen["subscribed"] == json!([])).await;
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_is_made_again_when_the_server_comes_back_and_its_client_is_told() {
+    for era in ["2025", "2026"] {
+        let world = world(era, SHARED).await;
+        let session = SessionClient::open(&world).await;
+        let mut events = session.listen(None).await;
+        subscribe(&session, "fixture://one").await;
+        assert_eq!(updated(&mut events).await, "fixture://one");
+        world.fleet.restart("fixture").await.expect("it is configured");
+        // Something may have changed meanwhile.
+        assert_eq!(updated(&mut events).await, "fixture://one");
+        seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+        touch(&world, "fixture://one/again").await;
+        loop {
+            // The fixture tells of a resource when it is subscribed to.
+            if updated(&mut events).await == "fixture://one/again" {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_subscribes_in_its_own_process_which_lives_as_long_as_the_subscription() {
+    let world = world("2025", "idle_stop = \"1s\"\n").await;
+    let session = SessionClient::open(&world).await;
+    let mut events = session.listen(None).await;
+    subscribe(&session, "fixture://one").await;
+    assert_eq!(updated(&mut events).await, "fixture://one");
+    let server = world.fleet.server("fixture").expect("it is configured");
+    let pid = server.live()[0].pid;
+    // Another owner's process, or session's, says nothing to this one.
+    touch(&world, "fixture://one").await;
+    let others_are_gone = async {
+        while server.count() > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), others_are_gone)
+        .await
+        .expect("an idle process ends");
+    let touched = json!({ "name": "touch", "arguments": { "uri": "fixture://one/own" } });
+    session.request("tools/call", touched).await;
+    assert_eq!(updated(&mut events).await, "fixture://one/own");
+    assert_eq!(server.live()[0].pid, pid);
+    assert_eq!(session.end().await, 204);
+    let gone = async {
+        while server.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone)
+        .await
+        .expect("the process of a session that ended goes");
+}
+
+#[tokio::test]
+async fn a_resource_that_its_server_does_not_tell_of_is_refused() {
+    for era in ["2025", "2026"] {
+        let world = world(era, SHARED).await;
+        let session = SessionClient::open(&world).await;
+        let reply = subscribe(&session, "fixture://nothing").await;
+        assert_eq!(reply["error"]["code"], -32602, "{reply}");
+        let long = format!("fixture://{}", "x".repeat(3_000));
+        let reply = subscribe(&session, &long).await;
+        assert_eq!(reply["error"]["code"], -32602, "{reply}");
+        let (_frames, honoured) = listen(&world, &["fixture://nothing", "fixture://one"]).await;
+        assert_eq!(honoured, json!(["fixture://one"]));
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_have_a_limit_in_a_session_and_in_all() {
+    let settings = Settings {
+        subscriptions: Limits {
+            each_max: 2,
+            total_max: 3,
+        },
+        ..Settings::default()
+    };
+    let world = world_with("2025", SHARED, settings).await;
+    let (ada, bob) = (
+        SessionClient::open(&world).await,
+        SessionClient::open(&world).await,
+    );
+    for uri in ["fixture://one", "fixture://two"] {
+        let reply = subscribe(&ada, uri).await;
+        assert!(reply["error"].is_null(), "{reply}");
+    }
+    let third = subscribe(&ada, "fixture://three").await;
+    assert_eq!(third["error"]["data"]["reason"], "subscription_limit", "{third}");
+    // What stands is not counted again.
+    assert!(subscribe(&ada, "fixture://one").await["error"].is_null());
+    assert!(subscribe(&bob, "fixture://one").await["error"].is_null());
+    let fourth = subscribe(&bob, "fixture://two").await;
+    assert_eq!(
+        fourth["error"]["data"]["reason"], "subscription_limit",
+        "{fourth}"
+    );
+    let (_frames, honoured) = listen(&world, &["fixture://one"]).await;
+    assert!(honoured.is_null(), "{honoured}");
+}
+
+#[tokio::test]
+async fn a_session_that_was_forgotten_is_told_again_once_its_client_reads_its_stream() {
+    let settings = Settings {
+        sessions: SessionLimits {
+            sessions_max: 1,
+            idle: Duration::from_secs(300),
+        },
+        ..Settings::default()
+    };
+    let world = world_with("2025", SHARED, settings).await;
+    let ada = SessionClient::open(&world).await;
+    subscribe(&ada, "fixture://one").await;
+    seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+    let bob = SessionClient::open(&world).await;
+    bob.request("ping", json!({})).await;
+    seen(&world, |seen| seen["subscribed"] == json!([])).await;
+    let mut events = ada.listen(None).await;
+    assert_eq!(updated(&mut events).await, "fixture://one");
+    seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+    // It can be ended, and stays ended.
+    ada.request("resources/unsubscribe", json!({ "uri": "fixture://one" }))
+        .await;
+    seen(&world, |seen| seen["subscribed"] == json!([])).await;
+}
+
+#[tokio::test]
+async fn a_session_without_a_reader_lets_its_subscriptions_rest() {
+    let settings = Settings {
+        sessions: SessionLimits {
+            sessions_max: 100,
+            idle: Duration::from_millis(50),
+        },
+        ..Settings::default()
+    };
+    let world = world_with("2025", SHARED, settings).await;
+    let session = SessionClient::open(&world).await;
+    let events = session.listen(None).await;
+    subscribe(&session, "fixture://one").await;
+    drop(events);
+    seen(&world, |seen| seen["subscribed"] == json!([])).await;
+    let mut events = session.listen(None).await;
+    assert_eq!(updated(&mut events).await, "fixture://one");
+    seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+}
+
+#[tokio::test]
+async fn progress_of_a_request_that_is_no_call_is_told_under_the_client_s_token() {
+    let of = |method: &str| match method {
+        "resources/read" => json!({ "uri": "fixture://one", "_meta": { "progressToken": "p" } }),
+        _ => json!({ "ref": { "type": "ref/resource", "uri": "fixture://one" },
+            "argument": { "name": "a", "value": "o" }, "_meta": { "progressToken": "p" } }),
+    };
+    for era in ["2025", "2026"] {
+        let world = world(era, "").await;
+        let session = SessionClient::open(&world).await;
+        for method in ["resources/read", "completion/complete"] {
+            let mut frames = world.stream(&Client::without_tasks(), method, of(method)).await;
+            let mut events = session.stream(31, method, of(method)).await;
+            for step in [1, 2] {
+                let frame = frames.next().await.expect("progress");
+                let event = events.data().await;
+                for told in [frame, event] {
+                    assert_eq!(told["method"], "notifications/progress", "{told}");
+                    assert_eq!(told["params"]["progressToken"], "p");
+                    assert_eq!(told["params"]["progress"], step);
+                }
+            }
+            let reply = frames.next().await.expect("a reply");
+            assert_eq!(reply["result"]["resultType"], "complete", "{reply}");
+            let reply = events.data().await;
+            assert!(reply["result"].is_object(), "{reply}");
+        }
+    }
+}
