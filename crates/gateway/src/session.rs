@@ -238,6 +238,11 @@ impl Session {
         is_over || rests
     }
 
+    /// Tells when its streams should look again, and when the session is gone.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
     /// Whether its client reads what belongs to no single request.
     pub(crate) fn has_shared_stream(&self) -> bool {
         self.lock().shared.is_some()

@@ -14,7 +14,7 @@ use longhaul_mcp::{
     Reply, RpcError, clean,
     request::{Answers, Client, RelayMethod},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Conversation, Dispatch,
@@ -201,23 +201,23 @@ impl Tending {
         let (first, longest) = subscription::AGAIN;
         let idle = self.dispatch.inner.settings.sessions.idle;
         let mut pause = first;
-        let mut was_read = true;
+        let mut unread_since: Option<Instant> = None;
         loop {
-            let wait = {
+            let (wait, mut changed) = {
                 let Some(session) = self.session.upgrade() else {
                     return;
                 };
-                let is_read = session.has_shared_stream();
-                if is_read {
+                let changed = session.watch();
+                if session.has_shared_stream() {
+                    unread_since = None;
                     self.make_again(&session).await;
-                } else if !was_read {
+                } else if unread_since.get_or_insert_with(Instant::now).elapsed() >= idle {
                     session.rest();
                 }
-                was_read = is_read;
                 if session.ends_tending() {
                     return;
                 }
-                match is_read && session.owes() {
+                let wait = match unread_since.is_none() && session.owes() {
                     true => {
                         pause = (pause * 2).min(longest);
                         pause
@@ -226,9 +226,14 @@ impl Tending {
                         pause = first;
                         idle
                     }
-                }
+                };
+                (wait, changed)
             };
-            sleep(wait).await;
+            tokio::select! {
+                () = sleep(wait) => {}
+                // A stream may have opened. With the session its sender goes.
+                _ = changed.changed(), if unread_since.is_some() => {}
+            }
         }
     }
 

@@ -260,8 +260,14 @@ async fn a_session_that_was_forgotten_is_told_again_once_its_client_reads_its_st
     let bob = SessionClient::open(&world).await;
     bob.request("ping", json!({})).await;
     seen(&world, |seen| seen["subscribed"] == json!([])).await;
+    // Nobody reads its stream yet; another subscription does not make it wait longer for one.
+    subscribe(&ada, "fixture://two").await;
     let mut events = ada.listen(None).await;
-    assert_eq!(updated(&mut events).await, "fixture://one");
+    let mut told = [updated(&mut events).await, updated(&mut events).await];
+    told.sort();
+    assert_eq!(told, ["fixture://one", "fixture://two"]);
+    ada.request("resources/unsubscribe", json!({ "uri": "fixture://two" }))
+        .await;
     seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
     // It can be ended, and stays ended.
     ada.request("resources/unsubscribe", json!({ "uri": "fixture://one" }))

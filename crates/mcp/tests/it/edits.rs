@@ -642,5 +642,6 @@ const TAIL: &str = "
 - Arguments with a number that no double can hold are refused: E-4.
 - A tool whose definition a strict client would refuse is not listed. The other tools of its server are.
 - A request of a server that Longhaul does not answer is refused as unknown. A ping is answered.
+- A log message that belongs to no call goes to the session whose own process sent it. Of a process that serves several it goes to nobody.
 - Headers, session ids and event ids belong to one hop; the headers of the next are made from the body that is sent.
 ";
