@@ -200,15 +200,11 @@ impl Offered {
         &self.order
     }
 
-    /// How many tools of this server are listed.
-    pub fn count_of(&self, server: &str) -> usize {
-        let of_server = |entry: &&Arc<Entry>| {
-            entry
-                .server_tool
-                .as_ref()
-                .is_some_and(|tool| tool.server == server)
-        };
-        self.order.iter().filter(of_server).count()
+    /// The tools of this server that are listed.
+    pub fn of_server(&self, server: &str) -> impl Iterator<Item = (&Entry, &ServerTool)> {
+        let tools = self.order.iter();
+        let tools = tools.filter_map(|entry| Some((&**entry, entry.server_tool.as_ref()?)));
+        tools.filter(move |(_, tool)| tool.server == server)
     }
 
     /// The tools of this server that are not listed because their names are taken.

@@ -115,6 +115,9 @@ pub struct Server {
     /// Its tools that are not offered, each with why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+    /// What is unusual about the names by which its tools are listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// How many processes of it run, or sessions with it are open.
     pub processes: u32,
     /// The most at once.

@@ -339,7 +339,24 @@ fn reach(server: &Upstream, at: &At, table: &Table, problems: &mut Problems) {
                 problems.add(place("url"), why);
             }
         }
-        (Some(_), None) => {}
+        (Some(program), None) => command(program, place("command"), problems),
+    }
+    if let Some((_, node)) = table.get("headers")
+        && let Data::Table(headers) = &node.data
+    {
+        for (name, (_, value)) in headers {
+            let written = server
+                .headers
+                .0
+                .get(name)
+                .is_some_and(|text| text.contains(char::is_control));
+            if written {
+                problems.add(
+                    &value.at,
+                    format!("`headers.{name}` holds a line end or another character that no header may have"),
+                );
+            }
+        }
     }
     let remote = server.url.is_some();
     for key in ["args", "cwd", "env", "env_pass", "memory_max", "nice"] {
@@ -358,6 +375,25 @@ fn reach(server: &Upstream, at: &At, table: &Table, problems: &mut Problems) {
     }
 }
 
+/// A command in one text is a program's name. A name that is looked for in `PATH` has no spaces.
+fn command(program: &str, at: &At, problems: &mut Problems) {
+    let mut words = program.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    if words.next().is_some() && !first.contains('/') {
+        let list: Vec<String> = program
+            .split_whitespace()
+            .map(|word| format!("{word:?}"))
+            .collect();
+        problems.add(
+            at,
+            format!(
+                "`{program}` is taken for the name of one program; write a list: [{}]",
+                list.join(", ")
+            ),
+        );
+    }
+}
+
 /// Two `_` in a row stand between the name of a server and that of its tool.
 fn is_server_name(name: &str) -> bool {
     (1..=32).contains(&name.len())
@@ -367,13 +403,16 @@ fn is_server_name(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// What is wrong with an address. One with a password is not repeated.
+/// What is wrong with an address. One that may have a password in it is not repeated.
 fn address(text: &str) -> Result<(), String> {
     match url::Url::parse(text) {
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
             Err("the address has a name or a password in it; put it into `headers` as `env:NAME`".to_owned())
         }
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
+        Ok(_) | Err(_) if text.contains('@') => {
+            Err("the address is not one such as `https://example.org/mcp`".to_owned())
+        }
         Ok(_) | Err(_) => Err(format!(
             "`{text}` is not an address such as `https://example.org/mcp`"
         )),

@@ -164,8 +164,15 @@ impl Backend for Dispatch {
     fn servers(&self, peer: Peer) -> Reply<'_, api::Servers> {
         Box::pin(async move {
             self.permit(Action::List, &caller(peer), None)?;
+            let offered = self.inner.catalog.now();
             Ok(api::Servers {
-                servers: self.inner.fleet.members().iter().map(servers::status).collect(),
+                servers: self
+                    .inner
+                    .fleet
+                    .members()
+                    .iter()
+                    .map(|member| servers::status(member, &offered))
+                    .collect(),
             })
         })
     }
@@ -174,7 +181,9 @@ impl Backend for Dispatch {
         Box::pin(async move {
             self.permit(Action::Operate, &caller(peer), None)?;
             let restarted = self.inner.fleet.restart(&name).await;
-            restarted.map(servers::status).ok_or_else(|| {
+            let offered = self.inner.catalog.now();
+            let status = restarted.map(|member| servers::status(member, &offered));
+            status.ok_or_else(|| {
                 Error::new(
                     404,
                     -32602,

@@ -3,18 +3,24 @@
 //! Called by `backend` for `longhaul servers`. Nothing of it is told to clients: reasons and the end of a standard error
 //! may hold paths and names of secrets.
 
-use std::sync::Arc;
-
 use longhaul_engine::clock;
-use longhaul_mcp::{client::Era, frame::Obj};
+use longhaul_mcp::{
+    client::{Era, tools},
+    frame::Obj,
+};
 
 use crate::{
     admin::api,
-    upstream::{Definitions, Server, State, fleet::Member},
+    catalog::Offered,
+    config::Upstream,
+    upstream::{Definitions, Server, State, fleet::Member, offer},
 };
 
-/// How this server is.
-pub(super) fn status(member: &Member) -> api::Server {
+/// Names that are longer are refused by some clients.
+const NAME_FITS: usize = 60;
+
+/// How this server is, and what of it is offered.
+pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
     let config = &member.config;
     let reached_by = match &config.url {
         Some(url) => without_query(url),
@@ -45,10 +51,9 @@ pub(super) fn status(member: &Member) -> api::Server {
         reached_by,
         calls_itself: spoken.and_then(|spoken| calls_itself(spoken.server_info.as_ref()?)),
         protocol: spoken.map(|spoken| Era::version(spoken.era).to_owned()),
-        tools: definitions.as_ref().map_or(0, |definitions| {
-            u32::try_from(definitions.tools.len()).unwrap_or(u32::MAX)
-        }),
-        left_out: definitions.as_ref().map(left_out).unwrap_or_default(),
+        tools: u32::try_from(offered.of_server(&config.name).count()).unwrap_or(u32::MAX),
+        left_out: left_out(config, definitions.as_deref(), offered),
+        notes: notes(config, offered),
         processes: member
             .server
             .as_ref()
@@ -76,14 +81,47 @@ fn without_value(word: &str) -> String {
     }
 }
 
-fn left_out(definitions: &Arc<Definitions>) -> Vec<String> {
-    let dropped = definitions.dropped.iter();
-    dropped
-        .map(|dropped| match &dropped.name {
-            Some(name) => format!("{name}: {}", dropped.why),
-            None => format!("a tool without a name: {}", dropped.why),
-        })
-        .collect()
+/// The tools that the server defines and that are not offered, each with why.
+fn left_out(config: &Upstream, definitions: Option<&Definitions>, offered: &Offered) -> Vec<String> {
+    let Some(definitions) = definitions else {
+        return Vec::new();
+    };
+    let dropped = definitions.dropped.iter().map(|dropped| match &dropped.name {
+        Some(name) => format!("{name}: {}", dropped.why),
+        None => format!("a tool without a name: {}", dropped.why),
+    });
+    let unnamed = definitions
+        .dropped_count
+        .saturating_sub(definitions.dropped.len());
+    let more = (unnamed > 0).then(|| format!("{unnamed} more"));
+    let hidden = definitions.tools.iter().filter_map(|tool| {
+        let is_hidden = offer::Settings::of(config, &tool.name).is_hidden();
+        is_hidden.then(|| format!("{}: it is hidden (`hidden = true`)", shown(&tool.name)))
+    });
+    let refused = offered.refused_of(&config.name).iter();
+    let refused = refused.map(|name| format!("{}: another tool is listed by its name", shown(name)));
+    dropped.chain(more).chain(hidden).chain(refused).collect()
+}
+
+/// What is unusual about the names by which its tools are listed.
+fn notes(config: &Upstream, offered: &Offered) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (entry, tool) in offered.of_server(&config.name) {
+        let listed = &entry.listing.name;
+        if tools::listable(&tool.tool) != tool.tool {
+            notes.push(format!("{}: it is listed as `{listed}`", shown(&tool.tool)));
+        }
+        if listed.len() > NAME_FITS {
+            notes.push(format!(
+                "{listed}: some clients refuse a name of more than {NAME_FITS} characters"
+            ));
+        }
+    }
+    notes
+}
+
+fn shown(name: &str) -> String {
+    longhaul_mcp::clean(name, 200)
 }
 
 fn calls_itself(info: &Obj) -> Option<String> {

@@ -17,6 +17,8 @@ use longhaul_mcp::{
     scan::Refused,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     connection::Connection,
     outcome::{Outcome, Request},
@@ -34,7 +36,7 @@ pub struct Definitions {
     /// Its tools, in its own order.
     pub tools: Vec<Definition>,
     /// The first of those that cannot be listed, with the reasons.
-    pub dropped: Vec<Dropped>,
+    pub dropped: Vec<LeftOut>,
     /// All that cannot be listed.
     pub dropped_count: usize,
     /// Its prompts.
@@ -71,6 +73,24 @@ impl Age {
             (Some(known), Some(said)) => Some(known.min(said)),
             (known, said) => known.or(said),
         };
+    }
+}
+
+/// A tool that cannot be listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name, fit to be shown, if it has one.
+    pub name: Option<String>,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl From<Dropped> for LeftOut {
+    fn from(dropped: Dropped) -> LeftOut {
+        LeftOut {
+            name: dropped.name,
+            why: dropped.why.to_string(),
+        }
     }
 }
 
@@ -132,7 +152,10 @@ impl Definitions {
             resources: resources.1,
             templates: templates.1,
         };
-        let definitions = Definitions::new(spoken, tools, prompts.0, resources.0, templates.0);
+        let left_out = tools.dropped.into_iter().map(LeftOut::from).collect();
+        let dropped = (left_out, tools.dropped_count);
+        let definitions =
+            Definitions::new(spoken, tools.tools, dropped, prompts.0, resources.0, templates.0);
         let definitions = definitions.map_err(|refused| Unlisted {
             what: "tools",
             why: refused.to_string(),
@@ -143,16 +166,17 @@ impl Definitions {
 
     fn new(
         spoken: Spoken,
-        listing: Listing,
+        tools: Vec<Definition>,
+        dropped: (Vec<LeftOut>, usize),
         prompts: Vec<Item>,
         resources: Vec<Item>,
         templates: Vec<Item>,
     ) -> Result<Definitions, Refused> {
         let mut definitions = Definitions {
             spoken,
-            tools: listing.tools,
-            dropped: listing.dropped,
-            dropped_count: listing.dropped_count,
+            tools,
+            dropped: dropped.0,
+            dropped_count: dropped.1,
             prompts,
             resources,
             templates,
@@ -162,7 +186,7 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// All of it but what was dropped, as one value, to be kept until the next start.
+    /// All of it as one value, to be kept until the next start.
     pub fn encode(&self) -> Raw {
         let mut object = Obj::default();
         object.set("version", self.spoken.era.version());
@@ -175,6 +199,10 @@ impl Definitions {
         }
         let tools: Vec<Raw> = self.tools.iter().map(|tool| tool.raw.to_raw()).collect();
         object.set("tools", &tools);
+        if self.dropped_count > 0 {
+            object.set("leftOut", &self.dropped);
+            object.set("leftOutCount", &self.dropped_count);
+        }
         let lists = [
             (Of::Prompts, &self.prompts),
             (Of::Resources, &self.resources),
@@ -215,7 +243,11 @@ impl Definitions {
         };
         let (prompts, resources, templates) =
             (items(Of::Prompts)?, items(Of::Resources)?, items(Of::Templates)?);
-        Definitions::new(spoken, tools, prompts, resources, templates).ok()
+        let dropped = (
+            object.get("leftOut").unwrap_or_default(),
+            object.get("leftOutCount").unwrap_or_default(),
+        );
+        Definitions::new(spoken, tools.tools, dropped, prompts, resources, templates).ok()
     }
 }
 

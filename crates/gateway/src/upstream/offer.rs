@@ -4,7 +4,7 @@
 //! `fleet` starts one [`Offering`] for each server. It changes nothing in a definition: the edges make the few edits that
 //! docs/reference/relay.md lists.
 
-use std::sync::Arc;
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use longhaul_core::{
     Span,
@@ -13,7 +13,10 @@ use longhaul_core::{
 use longhaul_engine::tool::Tool;
 use longhaul_mcp::{
     canon,
-    client::{list::Item, tools::Definition},
+    client::{
+        list::Item,
+        tools::{Definition, LISTED_MAX, listable},
+    },
     frame::Raw,
     reply::{Relays, TaskSupport},
     request::{Answers, ToolRule},
@@ -26,6 +29,9 @@ use crate::{
     config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
     view::ServerTool,
 };
+
+/// The most characters of the number that tells two listed names apart, with its `_`.
+const NUMBER_MAX: usize = 8;
 
 /// What a server newly defines, to be kept until the next start.
 pub struct Changed {
@@ -101,9 +107,9 @@ impl Offering {
     }
 
     fn entries(&self, definitions: &Definitions) -> Vec<Entry> {
-        let tools = definitions.tools.iter();
+        let tools = definitions.tools.iter().zip(listed_names(&definitions.tools));
         tools
-            .filter_map(|definition| {
+            .filter_map(|(definition, listed)| {
                 let settings = Settings::of(&self.config, &definition.name);
                 if settings.is_hidden() {
                     return None;
@@ -117,10 +123,27 @@ impl Offering {
                     result_max: self.result_max,
                     question_max: self.question_max,
                 };
-                Some(entry(definition, settings, &self.tasks, Arc::new(work)))
+                Some(entry(definition, &listed, settings, &self.tasks, Arc::new(work)))
             })
             .collect()
     }
+}
+
+/// The names by which a server's tools are listed, in their order: their own, or the nearest that no other has.
+fn listed_names(tools: &[Definition]) -> Vec<String> {
+    let own = tools.iter().map(|tool| tool.name.clone());
+    let mut taken: BTreeSet<String> = own.collect();
+    let free = |near: Cow<'_, str>| match near {
+        Cow::Borrowed(own) => own.to_owned(),
+        Cow::Owned(near) => {
+            let stem: String = near.chars().take(LISTED_MAX - NUMBER_MAX).collect();
+            let numbered = (2_u32..).map(|number| format!("{stem}_{number}"));
+            let mut names = std::iter::once(near).chain(numbered);
+            let free = names.find(|name| taken.insert(name.clone()));
+            free.expect("there are more numbers than tools")
+        }
+    };
+    tools.iter().map(|tool| listable(&tool.name)).map(free).collect()
 }
 
 /// What there is of a server beside tools.
@@ -232,11 +255,17 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The catalog's entry for a tool, which `work` calls.
-pub fn entry(definition: &Definition, settings: Settings<'_>, tasks: &Tasks, work: Arc<dyn Tool>) -> Entry {
+/// The catalog's entry for a tool that is listed by this name, which `work` calls.
+pub fn entry(
+    definition: &Definition,
+    listed: &str,
+    settings: Settings<'_>,
+    tasks: &Tasks,
+    work: Arc<dyn Tool>,
+) -> Entry {
     let support = settings.support();
     Entry {
-        listing: definition.listing(&definition.name, support, true),
+        listing: definition.listing(listed, support, true),
         rule: ToolRule {
             requires_task: support == TaskSupport::Required && !settings.asks_first(),
             ..definition.rule(support)

@@ -4,7 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use longhaul_engine::clock;
-use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use longhaul_gateway::{
+    admin::{Backend as _, Entrance, Peer},
+    dispatch::Settings,
+    upstream::{Definitions, server::State},
+};
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
@@ -698,4 +702,51 @@ async fn a_task_finds_its_server_s_tool_whatever_that_is_called_by_now() {
     ready(&world).await;
     seen_by(&world, "b__seen", |seen| seen["count"] == 2).await;
     seen(&world, |seen| seen["count"] == 0).await;
+}
+
+#[tokio::test]
+async fn an_odd_name_is_listed_by_the_nearest_and_called_as_it_is() {
+    let world = world("2025\", \"--odd", "[servers.fixture.tools.pid]\nhidden = true\n").await;
+    for (listed, own) in [("odd_tool", "odd_tool"), ("odd_tool_2", "odd tool")] {
+        let called = world.call(&Client::without_tasks(), listed, json!({})).await;
+        assert_eq!(said(called.result()), own);
+    }
+    let listed = world.rpc(&Client::with_tasks(), "tools/list", json!({})).await;
+    let peer = Peer {
+        uid: 0,
+        entrance: Entrance::Socket,
+    };
+    let shown = world.dispatch.servers(peer).await.expect("they are shown");
+    let shown = &shown.servers[0];
+    assert_eq!(
+        Some(shown.tools as usize),
+        listed.result()["tools"].as_array().map(Vec::len)
+    );
+    assert_eq!(
+        shown.left_out,
+        [
+            "bad: its `inputSchema` is missing or of the wrong type",
+            "pid: it is hidden (`hidden = true`)",
+        ]
+    );
+    assert_eq!(
+        shown.notes,
+        [
+            "odd tool: it is listed as `odd_tool_2`".to_owned(),
+            format!(
+                "{}: some clients refuse a name of more than 60 characters",
+                "x".repeat(70)
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_known_after_a_restart() {
+    let world = world("2025\", \"--odd", "").await;
+    let server = world.fleet.server("fixture").expect("it is configured");
+    let defined = server.definitions().expect("it was reached");
+    let known = Definitions::decode(&defined.encode()).expect("it is kept");
+    assert_eq!(known.dropped, defined.dropped);
+    assert_eq!((known.dropped_count, known.digest), (1, defined.digest));
 }

@@ -79,6 +79,7 @@ fn no_server_takes_the_name_of_our_own_helper() {
     catalog.offer("git", vec![tool("longhaul_wait")], Beside::default());
     catalog.offer("hub", vec![tool("longhaul_wait")], Beside::default());
     assert_eq!(listed(&catalog), ["build", "git__longhaul_wait"]);
+    assert_eq!(catalog.now().refused_of("hub"), ["longhaul_wait"]);
 }
 
 #[test]

@@ -142,6 +142,16 @@ fn what_is_wrong_with_a_server_is_said_with_its_place() {
          longhaul.toml:4:7: the address has a name or a password in it; put it into `headers` as `env:NAME`",
     );
     wrong(
+        "[servers.a]\ncommand = \"python3 -c 1\"\n[servers.b]\nurl = \"https://example.org/\"\nheaders.A = \"b\\n\"\n",
+        "longhaul.toml:2:11: `python3 -c 1` is taken for the name of one program; write a list: [\"python3\", \"-c\", \"1\"]\n\
+         longhaul.toml:5:13: `headers.A` holds a line end or another character that no header may have",
+    );
+    loaded(&[("longhaul.toml", "[servers.a]\ncommand = \"/opt/My Server/run\"\n")]);
+    wrong(
+        "[servers.a]\nurl = \"https//me:pw@example.org/\"\n",
+        "longhaul.toml:2:7: the address is not one such as `https://example.org/mcp`",
+    );
+    wrong(
         "[servers.a__b]\ncommand = [\"x\"]\n",
         "longhaul.toml:1:10: `a__b` cannot name a server: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row",
     );

@@ -84,6 +84,9 @@ fn describe(server: &Server) {
     for left_out in &server.left_out {
         row("left out", line(left_out));
     }
+    for note in &server.notes {
+        row("note", line(note));
+    }
     row(
         "processes",
         format!("{} of at most {}", server.processes, server.processes_max),

@@ -4,7 +4,7 @@
 //! alone, with a reason, and the rest of the list stands. What a server says of its tools' effects is its own
 //! word (B-60).
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use thiserror::Error;
 
@@ -23,6 +23,10 @@ use crate::{
 pub const TOOLS_MAX: usize = 2_000;
 /// The most bytes of definitions of one server.
 pub const BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// The longest name that a server may give a tool, in bytes.
+pub const NAME_MAX: usize = 512;
+/// The longest name that a tool is listed by (B-60).
+pub const LISTED_MAX: usize = 128;
 /// The most dropped definitions that are remembered with their reasons.
 pub const DROPPED_MAX: usize = 100;
 
@@ -33,7 +37,7 @@ pub struct Definition {
     pub raw: Obj,
     /// Equal for equal definitions, whatever their spelling (E-3).
     pub digest: Digest,
-    /// 1–128 of `A–Z a–z 0–9 _ - .` (B-60).
+    /// As the server writes it: 1 to [`NAME_MAX`] bytes. [`listable`] says by what name it can be listed.
     pub name: String,
     /// For people.
     pub title: Option<String>,
@@ -59,7 +63,7 @@ impl Definition {
     pub fn read(raw: &Raw) -> Result<Definition, Bad> {
         let object: Obj = raw.read().map_err(|_| Bad::NotAnObject)?;
         let name = text(&object, "name")?
-            .filter(|name| is_name(name))
+            .filter(|name| (1..=NAME_MAX).contains(&name.len()))
             .ok_or(Bad::Name)?;
         let (input_schema, output_schema) =
             (schema(&object, "inputSchema")?, schema(&object, "outputSchema")?);
@@ -129,8 +133,8 @@ pub enum Bad {
     /// It is no object.
     #[error("it is no object")]
     NotAnObject,
-    /// The name is absent, or no name of a tool (B-60).
-    #[error("its name is not 1 to 128 letters, digits, `_`, `-` and `.`")]
+    /// The name is absent, empty or too long.
+    #[error("it has no name of 1 to {NAME_MAX} bytes")]
     Name,
     /// An earlier definition has the name.
     #[error("its name is taken by an earlier tool")]
@@ -226,12 +230,15 @@ impl Listing {
     }
 }
 
-/// Whether a tool can have this name (B-60).
-pub fn is_name(name: &str) -> bool {
-    (1..=128).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+/// The name by which a tool can be listed, `A–Z a–z 0–9 _ - .` (B-60): its own, or the nearest to it. Two tools may come
+/// to the same.
+pub fn listable(name: &str) -> Cow<'_, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.len() <= LISTED_MAX && name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let fitting = name.chars().map(|c| if fits(c) { c } else { '_' });
+    Cow::Owned(fitting.take(LISTED_MAX).collect())
 }
 
 fn text(object: &Obj, member: &'static str) -> Result<Option<String>, Bad> {

@@ -9,7 +9,7 @@ use longhaul_mcp::{
         self, Carrier, Era, Hello, Incoming, Outgoing,
         incoming::Notice,
         result::{self, Came},
-        tools::Definition,
+        tools::{Definition, listable},
     },
     edge::{Belongs, Edge, Received, Version, receive},
     frame::{Frame, Obj, Raw},
@@ -218,6 +218,11 @@ fn definition(edge: Edge, offered: &str, text: &str) -> String {
         "as tasks" => (TaskSupport::Optional, true, definition.name.clone()),
         "held" => (TaskSupport::Forbidden, false, definition.name.clone()),
         "prefixed" => (TaskSupport::Forbidden, true, format!("git__{}", definition.name)),
+        "renamed" => (
+            TaskSupport::Forbidden,
+            true,
+            listable(&definition.name).into_owned(),
+        ),
         _ => (TaskSupport::Forbidden, true, definition.name.clone()),
     };
     let tool: Tool = definition.listing(&name, support, shows_output);
@@ -418,6 +423,14 @@ const EDITS: &[Edit] = &[
         by: "prefixed",
         sent: r#"{"vendor":1.50,"name":"log","inputSchema":{"type":"object","maxProperties":1e2}}"#,
         arrives: r#"{"vendor":1.50,"name":"git__log","inputSchema":{"type":"object","maxProperties":1e2}}"#,
+    },
+    Edit {
+        place: Place::Definition(SESSION),
+        what: "what no name of a tool may have becomes `_`, and what is longer than 128 characters is cut; a number follows where another tool of the server has that name",
+        why: "B-60",
+        by: "renamed",
+        sent: r#"{"name":"get item","inputSchema":{"type":"object"}}"#,
+        arrives: r#"{"name":"get_item","inputSchema":{"type":"object"}}"#,
     },
     Edit {
         place: Place::Definition(SESSION),

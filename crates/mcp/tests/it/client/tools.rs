@@ -4,7 +4,7 @@ use longhaul_mcp::{
     ToolRule,
     client::{
         list,
-        tools::{BYTES_MAX, Bad, BadPage, DROPPED_MAX, Definition, Listing, TOOLS_MAX},
+        tools::{BYTES_MAX, Bad, BadPage, DROPPED_MAX, Definition, Listing, TOOLS_MAX, listable},
     },
     frame::Raw,
     reply::{Annotations, TaskSupport},
@@ -97,15 +97,24 @@ fn the_digest_tells_a_change_and_no_other_spelling() {
 }
 
 #[test]
+fn a_name_that_no_tool_can_have_becomes_the_nearest_to_it() {
+    for name in ["a", "A-b_c.9", &"x".repeat(128)] {
+        assert_eq!(listable(name), name);
+    }
+    assert_eq!(listable("get item/é"), "get_item__");
+    assert_eq!(listable(&"x".repeat(200)), "x".repeat(128));
+    let kept = Definition::read(&raw(&tool("get item"))).expect("a tool");
+    assert_eq!(kept.name, "get item");
+}
+
+#[test]
 fn one_bad_definition_takes_no_other_with_it() {
     let member = |member| Bad::Member { member };
     let bad = [
         (json!(1), Bad::NotAnObject),
         (json!({ "inputSchema": { "type": "object" } }), Bad::Name),
         (tool(""), Bad::Name),
-        (tool("a b"), Bad::Name),
-        (tool("é"), Bad::Name),
-        (tool(&"x".repeat(129)), Bad::Name),
+        (tool(&"x".repeat(513)), Bad::Name),
         (with("name", json!(1)), member("name")),
         (tool("first"), Bad::Duplicate),
         (json!({ "name": "t" }), member("inputSchema")),
