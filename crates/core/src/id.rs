@@ -2,7 +2,19 @@
 //!
 //! The core never makes an identifier: randomness is the caller's. It only counts fences and question keys.
 
+use alloc::string::String;
 use core::fmt;
+
+/// Bytes as lower-case hexadecimal digits, two for each.
+pub fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing into a string cannot fail.
+        let _written = write!(text, "{byte:02x}");
+    }
+    text
+}
 
 macro_rules! uuid_newtype {
     ($(#[$doc:meta])* $name:ident) => {
@@ -13,7 +25,7 @@ macro_rules! uuid_newtype {
         impl fmt::Display for $name {
             /// Thirty-two lower-case hexadecimal digits.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(&hex(&self.0))
             }
         }
 

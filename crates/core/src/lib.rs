@@ -27,6 +27,6 @@ mod tick;
 
 pub use decide::{Birth, Change, decide, open};
 pub use event::{Effect, Event, Refused};
-pub use id::{Fence, QuestionKey, RunnerId, StepId, TaskId};
+pub use id::{Fence, QuestionKey, RunnerId, StepId, TaskId, hex};
 pub use task::{Body, Outcome, Phase, Question, Reason, Run, Stop, Task};
 pub use time::{Millis, Span};

@@ -53,6 +53,10 @@ pub const FILES_MAX: usize = 64;
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// A tool's name longer than this is warned about: some clients cut it off.
 pub const TOOL_NAME_WARN: usize = 60;
+/// The most servers behind one Longhaul.
+pub const SERVERS_MAX: usize = 100;
+/// The most bytes of instructions that clients are told, those of all servers together.
+pub const INSTRUCTIONS_BYTES_MAX: usize = 64 << 10;
 /// The helper tool with which a model waits for a task; no other tool may have its name.
 pub const WAIT_TOOL: &str = "longhaul_wait";
 
@@ -602,6 +606,18 @@ fn check(config: &Config, places: &BTreeMap<&str, Table>, problems: &mut Problem
             format!(
                 "`result_max` ({}) is larger than `output_max` ({})",
                 config.limits.result_max, config.limits.output_max
+            ),
+        );
+    }
+    if config.servers.len() > SERVERS_MAX {
+        let last = places
+            .get("servers")
+            .and_then(|servers| servers.values().next_back());
+        problems.add(
+            &last.map_or(At::whole("servers"), |(at, _)| at.clone()),
+            format!(
+                "there are {} servers, and {SERVERS_MAX} are the most",
+                config.servers.len()
             ),
         );
     }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use longhaul_core::{Millis, Span, TaskId};
 use longhaul_engine::{Engine, transact::Proposal};
 use longhaul_mcp::{
-    Incoming, Reply, Request, RpcError,
+    Incoming, Reply, Request, RpcError, clean,
     reply::{Cache, CacheScope, Discovery, ToolPage},
     request::Takes,
     rpc_error::{Refusal, RefusalCode, Who},
@@ -53,6 +53,7 @@ pub(crate) use waiting::{As, Line};
 
 use crate::{
     catalog::Catalog,
+    config::INSTRUCTIONS_BYTES_MAX,
     gate::{self, Action, View},
     identity::Caller,
     listen::{self, Listener},
@@ -365,8 +366,12 @@ impl Dispatch {
             let said = server
                 .definitions()
                 .and_then(|definitions| definitions.spoken.instructions.clone());
-            if let Some(said) = said {
-                instructions.push_str(&format!("\n\nOf the server `{}`:\n{said}", server.name()));
+            let Some(said) = said else { continue };
+            let lines: Vec<String> = said.lines().map(|line| clean(line, usize::MAX)).collect();
+            let said = format!("\n\nOf the server `{}`:\n{}", server.name(), lines.join("\n"));
+            // What does not fit is left out whole: half a rule may say the contrary.
+            if instructions.len() + said.len() <= INSTRUCTIONS_BYTES_MAX {
+                instructions.push_str(&said);
             }
         }
         instructions

@@ -14,7 +14,7 @@ use chacha20poly1305::{
     aead::{Aead as _, Payload},
 };
 use hmac::{Hmac, Mac as _};
-use longhaul_core::{Millis, TaskId};
+use longhaul_core::{Millis, TaskId, hex};
 use longhaul_store::Owner;
 use sha2::{Digest as _, Sha256};
 
@@ -138,10 +138,7 @@ impl Keys {
 
     /// The short keyed hash by which logs and the audit name a task; never the id itself (G-36).
     pub fn reference(&self, task: TaskId) -> String {
-        hmac(&self.reference, &[&task.0])[..5]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hex(&hmac(&self.reference, &[&task.0])[..5])
     }
 }
 

@@ -3,21 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::audit::Entry;
+use longhaul_core::{audit::Entry, hex};
 use longhaul_engine::transact::{Keeping, Trail};
 use longhaul_mcp::frame::Raw;
-use longhaul_store::{Error, Record, RecordKey, RecordKind, Scope, Shared, Snapshot};
+use longhaul_store::{Error, Owner, Record, RecordKey, RecordKind, Scope, Shared, Snapshot};
 use tokio::sync::mpsc;
 
 use super::Dispatch;
 use crate::{
-    gate::{self, Action, View},
+    gate::{self, Action, Permit, View},
     identity::{Caller, Origin},
     upstream::{definitions::Definitions, offer::Changed},
 };
 
-/// The tenant of what belongs to the server as a whole.
+/// The tenant of what belongs to Longhaul as a whole.
 const TENANT: &str = "";
+/// How many bytes of a digest the audit shows.
+const DIGEST_SHOWN: usize = 8;
 
 /// What is known from the last run, by the names of the servers.
 ///
@@ -52,50 +54,62 @@ impl Dispatch {
         let key = RecordKey {
             kind: RecordKind::Definitions,
             tenant: TENANT.to_owned(),
-            id: changed.server.clone(),
+            id: changed.server,
         };
         let scope = Scope {
             records: vec![key.clone()],
             ..Scope::default()
         };
-        let owner = Caller::local(Origin::Cli).owner;
-        let body = changed.definitions.encode().text().as_bytes().to_vec();
-        let digest: String = changed.definitions.digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let judge = move |snapshot: &Snapshot| {
-            let same = snapshot
-                .records
-                .get(&key)
-                .is_some_and(|record| record.body == body);
-            let Ok(permit) = gate::judge(&View::of_task(Action::Operate, &owner, None)) else {
-                return (None, ());
-            };
-            if same {
-                return (None, ());
-            }
-            let record = Record {
-                key: key.clone(),
-                version: 0,
-                expires_at: None,
-                body: body.clone(),
-            };
-            let keeping = Keeping {
-                owner: owner.clone(),
-                records: BTreeMap::from([(key.clone(), Some(record))]),
-                counters: BTreeMap::new(),
-                actor: "gateway",
-                trail: Trail {
-                    entries: vec![Entry {
-                        name: "definitions_changed".to_owned(),
-                        detail: format!("{} {digest}", key.id),
-                    }],
-                    ..Trail::default()
-                },
-            };
-            (Some((permit, keeping)), ())
+        let known = Known {
+            owner: Caller::local(Origin::Cli).owner,
+            key,
+            body: changed.definitions.encode().text().as_bytes().to_vec(),
+            digest: hex(&changed.definitions.digest[..DIGEST_SHOWN]),
         };
-        self.inner.engine.keep(scope, judge).await
+        self.inner
+            .engine
+            .keep(scope, move |snapshot| (known.judge(snapshot), ()))
+            .await
+    }
+}
+
+/// What is to be kept of one server.
+struct Known {
+    owner: Owner,
+    key: RecordKey,
+    body: Vec<u8>,
+    /// The beginning of its digest, for the audit.
+    digest: String,
+}
+
+impl Known {
+    /// `None` when nothing changes.
+    fn judge(&self, snapshot: &Snapshot) -> Option<(Permit, Keeping)> {
+        let permit = gate::judge(&View::of_task(Action::Operate, &self.owner, None)).ok()?;
+        let kept = snapshot.records.get(&self.key);
+        if kept.is_some_and(|record| record.body == self.body) {
+            return None;
+        }
+        let record = Record {
+            key: self.key.clone(),
+            version: 0,
+            expires_at: None,
+            body: self.body.clone(),
+        };
+        let entry = Entry {
+            name: "definitions_changed".to_owned(),
+            detail: format!("{} {}", self.key.id, self.digest),
+        };
+        let keeping = Keeping {
+            owner: self.owner.clone(),
+            records: BTreeMap::from([(self.key.clone(), Some(record))]),
+            counters: BTreeMap::new(),
+            actor: "gateway",
+            trail: Trail {
+                entries: vec![entry],
+                ..Trail::default()
+            },
+        };
+        Some((permit, keeping))
     }
 }

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use longhaul_core::{Millis, Outcome, Phase, RunnerId, TaskId, audit::Entry};
+use longhaul_core::{Millis, Outcome, Phase, RunnerId, TaskId, audit::Entry, hex};
 use longhaul_engine::transact::{Proposal, Trail};
 use longhaul_mcp::RpcError;
 use longhaul_store::{Owner, Query, Record, RecordKey, RecordKind, Row, Scope, Slot, Snapshot};
@@ -76,7 +76,7 @@ pub(super) fn key(owner: &Owner, session: &str, digest: &[u8; 32]) -> RecordKey 
     RecordKey {
         kind: RecordKind::Join,
         tenant: owner.tenant.clone(),
-        id: hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+        id: hex(&hash.finalize()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use longhaul_core::{Millis, Span, audit::Entry};
+use longhaul_core::{Millis, Span, audit::Entry, hex};
 use longhaul_engine::transact::{Keeping, Trail};
 use longhaul_store::{Error, Owner, Record, RecordKey, RecordKind, Scope, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -159,10 +159,7 @@ impl Patience {
 
 /// One record for calls with progress and one for those without: a client may wait longer while it hears of some.
 fn key(owner: &Owner, with_progress: bool) -> RecordKey {
-    let digest: String = owner_digest(owner)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = hex(&owner_digest(owner));
     RecordKey {
         kind: RecordKind::Patience,
         tenant: owner.tenant.clone(),

@@ -12,12 +12,9 @@ use longhaul_mcp::{
 use crate::{
     admin::api,
     catalog::Offered,
-    config::Upstream,
+    config::{TOOL_NAME_WARN, Upstream},
     upstream::{Definitions, Server, State, fleet::Member, offer},
 };
-
-/// Names that are longer are refused by some clients.
-const NAME_FITS: usize = 60;
 
 /// How this server is, and what of it is offered.
 pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
@@ -111,9 +108,9 @@ fn notes(config: &Upstream, offered: &Offered) -> Vec<String> {
         if tools::listable(&tool.tool) != tool.tool {
             notes.push(format!("{}: it is listed as `{listed}`", shown(&tool.tool)));
         }
-        if listed.len() > NAME_FITS {
+        if listed.len() > TOOL_NAME_WARN {
             notes.push(format!(
-                "{listed}: some clients refuse a name of more than {NAME_FITS} characters"
+                "{listed}: some clients refuse a name of more than {TOOL_NAME_WARN} characters"
             ));
         }
     }

@@ -9,7 +9,7 @@ use chacha20poly1305::{
     KeyInit as _, XChaCha20Poly1305, XNonce,
     aead::{Aead as _, Payload},
 };
-use longhaul_core::Millis;
+use longhaul_core::{Millis, hex};
 use longhaul_mcp::edge::Peer;
 use longhaul_store::Owner;
 use sha2::{Digest as _, Sha256};
@@ -92,7 +92,7 @@ pub(crate) fn key(id: &str) -> String {
     hash.update(b"longhaul session\0");
     hash.update(id.as_bytes());
     let digest: [u8; 32] = hash.finalize().into();
-    digest[..10].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..10])
 }
 
 #[cfg(test)]

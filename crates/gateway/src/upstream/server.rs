@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use longhaul_core::Millis;
+use longhaul_core::{Millis, hex};
 use longhaul_engine::clock;
 use longhaul_mcp::{
     client::{Era, dial::Choice, result::Bad},
@@ -91,7 +91,7 @@ impl Caller {
     /// One of this owner, by a digest of it; of this session, if the client has one. A client may name its run as
     /// another owner's client does, so the owner is part of the session's name here.
     pub fn of(owner: &[u8], session: Option<String>) -> Caller {
-        let principal: String = owner.iter().map(|byte| format!("{byte:02x}")).collect();
+        let principal = hex(owner);
         Caller {
             session: session.map(|session| format!("{principal}/{session}")),
             principal,

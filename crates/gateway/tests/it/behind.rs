@@ -718,10 +718,9 @@ async fn an_odd_name_is_listed_by_the_nearest_and_called_as_it_is() {
     };
     let shown = world.dispatch.servers(peer).await.expect("they are shown");
     let shown = &shown.servers[0];
-    assert_eq!(
-        Some(shown.tools as usize),
-        listed.result()["tools"].as_array().map(Vec::len)
-    );
+    let tools = listed.result()["tools"].as_array().expect("tools").iter();
+    let of_server = tools.filter(|tool| tool["name"] != "longhaul_wait");
+    assert_eq!(shown.tools as usize, of_server.count());
     assert_eq!(
         shown.left_out,
         [

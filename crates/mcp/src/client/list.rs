@@ -65,7 +65,7 @@ impl Pages {
     }
 }
 
-/// What is listed beside tools.
+/// What is listed besides tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
     /// Prompts, by name.
