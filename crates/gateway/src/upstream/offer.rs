@@ -217,12 +217,10 @@ impl<'a> Settings<'a> {
     fn support(&self) -> TaskSupport {
         let adoption = self.said(|tool| tool.tasks).unwrap_or(self.server.tasks);
         match (adoption, self.said(|tool| tool.task)) {
-            (Adoption::Never, _) | (_, Some(TaskUse::Forbidden)) => TaskSupport::Forbidden,
-            (_, Some(TaskUse::Required)) => TaskSupport::Required,
-            (Adoption::Relay, None) => TaskSupport::Forbidden,
-            (Adoption::Adopt | Adoption::Relay, Some(TaskUse::Optional)) | (Adoption::Adopt, None) => {
-                TaskSupport::Optional
-            }
+            // What the server itself makes a task is not followed in this version.
+            (Adoption::Never | Adoption::Relay, _) | (_, Some(TaskUse::Forbidden)) => TaskSupport::Forbidden,
+            (Adoption::Adopt, Some(TaskUse::Required)) => TaskSupport::Required,
+            (Adoption::Adopt, Some(TaskUse::Optional) | None) => TaskSupport::Optional,
         }
     }
 

@@ -221,3 +221,16 @@ fn the_demo_ends_as_it_promises() {
         ran.out
     );
 }
+
+#[test]
+fn a_restart_of_a_server_that_stays_down_fails_with_its_reason() {
+    let rig = Rig::new("[servers.gone]\ncommand = [\"/no/such/program\"]\n");
+    let _server = rig.serve();
+    let ran = rig.run(&["servers", "restart", "gone"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.out.contains("degraded") && ran.out.contains("/no/such/program"),
+        "{ran:?}"
+    );
+    assert_eq!(rig.run(&["servers", "restart", "other"]).code, 3);
+}
