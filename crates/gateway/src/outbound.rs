@@ -7,7 +7,7 @@
 use longhaul_core::{event::Ask, task::Reader};
 use longhaul_mcp::{
     canon, clean,
-    form::{self, Form},
+    form::Form,
     frame::{Obj, Raw},
     request::LogLevel,
     url_rule::{BadLink, Link, Reach},
@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::question::{Kind, Stored};
+
+mod secrets;
 
 /// The most bytes of an encoded note (T4).
 pub const NOTE_BYTES_MAX: usize = 8 << 10;
@@ -270,7 +272,7 @@ fn form_params(question: &Question) -> Result<Raw, Unasked> {
     params.set("message", message.as_str());
     params.set("requestedSchema", &form);
     let form = Form::parse(&params.to_raw()).map_err(|error| Unasked::Form(error.to_string()))?;
-    match secret_asked(&form) {
+    match secrets::sought(&form) {
         Some(word) if !longhaul_core::fault!("asks-for-secrets") => Err(Unasked::Secret { word }),
         Some(_) | None => Ok(form.params()),
     }
@@ -322,108 +324,6 @@ fn sampling_params(question: &Question) -> Result<Raw, Unasked> {
         ));
     }
     Ok(params.to_raw())
-}
-
-/// Words for secrets, each a run of whole words. A field's words are looked through for all of them, a message
-/// only for those of the first list: it may speak of a token without asking for one.
-const SECRETS: &[&str] = &[
-    "password",
-    "passwords",
-    "passphrase",
-    "passcode",
-    "passwort",
-    "kennwort",
-    "contraseña",
-    "mot de passe",
-    "api key",
-    "apikey",
-    "private key",
-    "secret key",
-    "access key",
-    "access token",
-    "refresh token",
-    "bearer token",
-    "seed phrase",
-    "recovery phrase",
-    "one time code",
-    "verification code",
-    "card number",
-    "credit card",
-    "cvv",
-    "cvc",
-    "social security",
-];
-const SECRETS_OF_FIELDS: &[&str] = &[
-    "secret",
-    "token",
-    "otp",
-    "pin",
-    "passwd",
-    "pwd",
-    "ssn",
-    "credential",
-    "credentials",
-];
-/// Compounds in which a word of a secret is harmless.
-const HARMLESS: &[&str] = &[
-    "token count",
-    "token limit",
-    "tokens",
-    "max token",
-    "token budget",
-    "key name",
-];
-
-/// The word for a secret in a form that has a field to type one into.
-fn secret_asked(form: &Form) -> Option<&'static str> {
-    let typed = form.fields().iter().filter(|field| match field.kind {
-        form::Kind::Text { .. } | form::Kind::Number { .. } => true,
-        form::Kind::Boolean | form::Kind::Choice(_) | form::Kind::Choices { .. } => false,
-    });
-    let mut in_message = None;
-    for field in typed {
-        let texts = [
-            Some(&field.name),
-            field.title.as_ref(),
-            field.description.as_ref(),
-        ];
-        for words in texts.into_iter().flatten().map(|text| words(text)) {
-            let plain = HARMLESS
-                .iter()
-                .fold(words, |words, known| words.replace(&format!(" {known} "), " "));
-            let found = |word: &&&'static str| plain.contains(&format!(" {word} "));
-            if let Some(word) = SECRETS.iter().chain(SECRETS_OF_FIELDS).find(found) {
-                return Some(word);
-            }
-        }
-        in_message = in_message.or_else(|| {
-            let words = words(form.message());
-            SECRETS
-                .iter()
-                .find(|word| words.contains(&format!(" {word} ")))
-                .copied()
-        });
-    }
-    in_message
-}
-
-/// The text as lower-case words with one space before, between and after; `apiKey` and `api_key` are two words.
-fn words(text: &str) -> String {
-    let mut words = String::from(" ");
-    let mut lower_before = false;
-    for c in text.chars() {
-        if (!c.is_alphanumeric() || (c.is_uppercase() && lower_before)) && !words.ends_with(' ') {
-            words.push(' ');
-        }
-        if c.is_alphanumeric() {
-            words.extend(c.to_lowercase());
-        }
-        lower_before = c.is_lowercase();
-    }
-    if !words.ends_with(' ') {
-        words.push(' ');
-    }
-    words
 }
 
 /// The form of a question that has one field, `answer`.

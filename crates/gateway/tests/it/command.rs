@@ -1179,7 +1179,7 @@ fn a_form_is_checked_before_it_is_asked() {
     for (name, word) in [
         ("apiKey", "api key"),
         ("PASSWORD", "password"),
-        ("auth_token", "token"),
+        ("auth_token", "auth token"),
         ("pin", "pin"),
     ] {
         assert_eq!(named(name).unwrap_err(), Unasked::Secret { word });

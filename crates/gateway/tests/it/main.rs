@@ -17,6 +17,7 @@ mod limits;
 mod passed_on;
 mod program_text;
 mod reasons;
+mod secret_forms;
 mod session_client;
 mod sessions;
 mod streams;
