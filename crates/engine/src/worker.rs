@@ -5,7 +5,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use longhaul_core::{Event, Reason, Refused, Run};
+use longhaul_core::{Event, Fence, Reason, Refused, Run};
 use longhaul_store::{Query, Row, Scope, Snapshot, Wanted};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
@@ -145,6 +145,10 @@ impl Driver {
                 self.start(&mut call).await;
                 self.report(worked).await;
             }
+            Owes::Work => {
+                let worked = self.work(call).await;
+                self.report(worked).await;
+            }
             Owes::Start => {
                 if self.start(&mut call).await {
                     let worked = self.work(call).await;
@@ -159,13 +163,18 @@ impl Driver {
         }
     }
 
-    /// T1, T24. `None` when another runner was quicker, or the task ended meanwhile.
+    /// T1 together with T2 where the work may begin at once; T24. `None` when another runner was quicker, or the task
+    /// ended meanwhile.
     async fn claim(&self) -> Option<Claim> {
         let me = self.inner.options.runner.id;
-        let id = clock::step_id();
-        let judge = happened(Event::Claimed { runner: me });
-        let scope = Scope::task(self.entry.id);
-        match self.inner.step(id, scope, judge, OnRefusal::Leave).await {
+        let begins = *self.inner.stage.borrow() < Stage::Draining
+            && !longhaul_core::fault!("begins-before-the-start-is-committed");
+        let mut claimed = self.try_claim(begins).await;
+        // It is claimed all the same, to say how it ends.
+        if matches!(claimed, Ok(Some(Done::NotNow(Refused::MayNotStart, ())))) {
+            claimed = self.try_claim(false).await;
+        }
+        match claimed {
             Ok(Some(Done::Committed(row, ()))) => self.entry.claimed(row.task.fence),
             Ok(Some(Done::NotNow(..) | Done::Refused(()))) => return None,
             // The row says whether it is ours.
@@ -180,6 +189,7 @@ impl Driver {
         let row = self.inner.row(self.entry.id).await?;
         let owes = match row.task.run {
             Run::Leased(runner) if runner == me => Owes::Start,
+            Run::Running(runner) if runner == me => Owes::Work,
             Run::Stopping(runner) if runner == me => Owes::Stop,
             Run::Leased(_)
             | Run::Stopping(_)
@@ -197,7 +207,33 @@ impl Driver {
         })
     }
 
-    /// T2. Whether the work may begin.
+    async fn try_claim(&self, begins: bool) -> Result<Option<Done<()>>, longhaul_store::Error> {
+        let me = self.inner.options.runner.id;
+        let judge = move |snapshot: &Snapshot| {
+            let mut events = vec![Event::Claimed { runner: me }];
+            if let Some(row) = &snapshot.task
+                && begins
+                && matches!(row.task.run, Run::Queued { .. })
+            {
+                let fence = Fence(row.task.fence.0.saturating_add(1));
+                events.push(Event::Started { fence });
+            }
+            Verdict::Apply(
+                Proposal {
+                    events,
+                    actor: "runner",
+                    ..Proposal::default()
+                },
+                (),
+            )
+        };
+        let (id, scope) = (clock::step_id(), Scope::task(self.entry.id));
+        self.inner
+            .step(id, scope, Box::new(judge), OnRefusal::Leave)
+            .await
+    }
+
+    /// T2, of a task that could not begin with its claim. Whether the work may begin.
     async fn start(&self, call: &mut Call) -> bool {
         if *self.inner.stage.borrow() >= Stage::Draining {
             self.give_back().await;
@@ -478,6 +514,8 @@ struct Claim {
 
 /// What a claim is for.
 enum Owes {
+    /// Its start is committed.
+    Work,
     Start,
     Stop,
 }

@@ -15,6 +15,7 @@ on_each_store!(
     a_call_is_run_once_and_its_result_kept,
     an_error_of_the_tool_is_kept_as_it_is,
     the_start_is_committed_before_the_tool_begins,
+    a_claim_and_its_start_are_one_step,
     a_tool_that_panics_ends_its_task_and_no_other,
     a_tool_gets_no_more_attempts_at_once_than_it_may_have,
     a_task_whose_tool_is_not_here_is_left_for_another_process,
@@ -140,6 +141,29 @@ async fn the_start_is_committed_before_the_tool_begins(rig: Rig) {
     let id = call(&engine, "look").await;
     let row = finished(&engine, id).await;
     let body = Body::new(b"after");
+    assert_eq!(
+        row.task.phase,
+        Phase::Finished(Outcome::Returned {
+            body,
+            is_error: false
+        })
+    );
+}
+
+async fn a_claim_and_its_start_are_one_step(rig: Rig) {
+    let store = rig.store();
+    let tools = Toolbox::one("look", move |call, _| {
+        let store = store.clone();
+        async move {
+            let row = store.read(Query::Task(call.task)).await.unwrap().rows.remove(0);
+            returned(&row.version.to_string())
+        }
+    });
+    let engine = rig.engine(tools).await;
+    let id = call(&engine, "look").await;
+    let row = finished(&engine, id).await;
+    // The first version is the birth.
+    let body = Body::new(b"2");
     assert_eq!(
         row.task.phase,
         Phase::Finished(Outcome::Returned {
