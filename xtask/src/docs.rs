@@ -174,11 +174,11 @@ fn settings() -> Result<String, String> {
     let mut page = String::from(
         "# Settings\n\nGenerated from the declarations in `longhaul-gateway`; do not edit.\n\
          The same text is in the JSON Schema that `longhaul config schema` prints, for editors.\n\n\
-         A setting outside of tools and servers can be overridden by the environment: `LONGHAUL_SECTION__KEY`.\n",
+         A setting outside of tools, servers and toolsets can be overridden by the environment: `LONGHAUL_SECTION__KEY`.\n",
     );
     for (name, section) in members(&schema["properties"]) {
         let (title, table) = match name {
-            "tools" | "servers" => (
+            "tools" | "servers" | "toolsets" => (
                 format!("[{name}.NAME]"),
                 &section["additionalProperties"]["properties"],
             ),

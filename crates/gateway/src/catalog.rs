@@ -2,13 +2,13 @@
 //!
 //! The commands of the config are there from the start; the tools of a server behind this one come, change and go
 //! with it ([`Catalog::offer`]). Read by `dispatch` and, through [`longhaul_engine::tool::Tools`], by the worker, each
-//! time as one [`Offered`], which does not change.
+//! time as one [`Offered`], which does not change. What a toolset has is a part of it ([`Offered::of`]).
 
 mod of_task;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use longhaul_core::{Span, task::Rules};
@@ -24,12 +24,14 @@ use tokio::sync::watch;
 
 use self::of_task::OfTask;
 use crate::{
-    config::{Hold, OnAbandon, Prefix, ShowSchema, WAIT_TOOL},
+    admin::api,
+    config::{Hold, OnAbandon, Prefix, ShowSchema, Toolset, WAIT_TOOL},
+    toolset::Selection,
     view::ServerTool,
 };
 
 /// What stands between the name of a server and that of its tool.
-const BETWEEN: &str = "__";
+pub(crate) const BETWEEN: &str = "__";
 
 /// The name of a server's tool or prompt that begins with the server's own.
 pub fn full_name(server: &str, name: &str) -> String {
@@ -46,6 +48,16 @@ struct Parts {
     commands: Vec<Arc<Entry>>,
     servers: Vec<Part>,
     versions: Versions,
+    toolsets: Vec<(Arc<Toolset>, Versions)>,
+}
+
+/// What an offer has changed, besides tools that differ.
+struct Changed {
+    server: String,
+    /// The server said that its tools changed.
+    said_tools: bool,
+    prompts: bool,
+    resources: bool,
 }
 
 /// One server behind this one, and what it offers.
@@ -101,6 +113,8 @@ pub struct Offered {
     refused: BTreeMap<String, Vec<String>>,
     relays: Relays,
     versions: Versions,
+    /// What each toolset has of it.
+    toolsets: BTreeMap<String, Offered>,
 }
 
 /// One tool.
@@ -221,6 +235,15 @@ impl Offered {
     pub fn versions(&self) -> Versions {
         self.versions
     }
+
+    /// The part of it that an endpoint shows.
+    pub fn of(&self, selection: &Selection) -> &Offered {
+        match selection.toolset() {
+            None => self,
+            // Invariant: only the catalog makes selections, of the toolsets that it was made with.
+            Some(toolset) => &self.toolsets[&toolset.name],
+        }
+    }
 }
 
 impl Default for Catalog {
@@ -236,6 +259,7 @@ impl Catalog {
             commands: commands.into_iter().map(Arc::new).collect(),
             servers: Vec::new(),
             versions: Versions::default(),
+            toolsets: Vec::new(),
         };
         let offered = watch::Sender::new(Arc::new(parts.offered()));
         Catalog {
@@ -259,6 +283,48 @@ impl Catalog {
         self
     }
 
+    /// The catalog with these toolsets, each of another name.
+    #[must_use]
+    pub fn with_toolsets(mut self, toolsets: impl IntoIterator<Item = Toolset>) -> Catalog {
+        let parts = self.parts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let toolsets = toolsets.into_iter().map(Arc::new);
+        parts
+            .toolsets
+            .extend(toolsets.map(|toolset| (toolset, Versions::default())));
+        self.offered.send_replace(Arc::new(parts.offered()));
+        self
+    }
+
+    /// What the endpoint of this toolset shows; `None` where there is no such toolset.
+    pub fn selection(&self, toolset: &str) -> Option<Selection> {
+        let parts = self.lock();
+        let mut toolsets = parts.toolsets.iter();
+        let found = toolsets.find(|(known, _)| known.name == toolset);
+        found.map(|(toolset, _)| Selection::of(toolset))
+    }
+
+    /// What each toolset has now, for the person who configured it.
+    pub fn toolsets(&self) -> Vec<api::Toolset> {
+        let offered = self.now();
+        let parts = self.lock();
+        let toolsets = parts.toolsets.iter().map(|(toolset, _)| toolset);
+        toolsets
+            .map(|toolset| {
+                let own = offered.of(&Selection::of(toolset)).entries();
+                let servers = own.iter().filter_map(|entry| entry.server_tool.as_ref());
+                let servers = servers.map(|tool| tool.server.clone());
+                let servers: BTreeSet<String> = servers.chain(toolset.servers.iter().cloned()).collect();
+                api::Toolset {
+                    name: toolset.name.clone(),
+                    description: toolset.description.clone(),
+                    tools: u32::try_from(own.len()).unwrap_or(u32::MAX),
+                    servers: servers.into_iter().collect(),
+                    unmatched: toolset.unmatched(offered.entries()),
+                }
+            })
+            .collect()
+    }
+
     /// What is offered now.
     pub fn now(&self) -> Arc<Offered> {
         self.offered.borrow().clone()
@@ -280,43 +346,53 @@ impl Catalog {
 
     /// What several servers offer from now on, as one change.
     pub fn offer_all(&self, offers: impl IntoIterator<Item = Offer>) {
-        // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut is_any = false;
+        let mut parts = self.lock();
+        let mut changed = Vec::new();
         for offer in offers {
-            is_any |= parts.take(offer);
+            changed.extend(parts.take(offer));
         }
-        if is_any {
-            self.offered.send_replace(Arc::new(parts.offered()));
+        if !changed.is_empty() {
+            let offered = parts.offered_after(&self.now(), &changed);
+            self.offered.send_replace(Arc::new(offered));
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn same_listing<'a>(
+    then: impl ExactSizeIterator<Item = &'a Entry>,
+    now: impl ExactSizeIterator<Item = &'a Entry>,
+) -> bool {
+    then.len() == now.len() && then.zip(now).all(|(then, now)| then.listing == now.listing)
+}
+
 impl Parts {
-    /// False when there is no such server.
-    fn take(&mut self, offer: Offer) -> bool {
+    /// What the offer changes; `None` when there is no such server.
+    fn take(&mut self, offer: Offer) -> Option<Changed> {
         let Parts {
             servers, versions, ..
         } = self;
-        let Some(part) = servers.iter_mut().find(|part| part.server == offer.server) else {
-            return false;
-        };
+        let part = servers.iter_mut().find(|part| part.server == offer.server)?;
         let Offer {
             server,
             mut tools,
             beside,
         } = offer;
-        let same = part.tools.len() == tools.len()
-            && part
-                .tools
-                .iter()
-                .zip(&tools)
-                .all(|(old, new)| old.listing == new.listing);
+        let same = same_listing(part.tools.iter().map(|tool| &**tool), tools.iter());
         let (was, is) = (part.beside, beside);
-        versions.tools += u64::from(!same || was.said.tools != is.said.tools);
-        versions.prompts += u64::from(was.prompts != is.prompts || was.said.prompts != is.said.prompts);
-        versions.resources +=
-            u64::from(was.resources != is.resources || was.said.resources != is.said.resources);
+        let changed = Changed {
+            said_tools: was.said.tools != is.said.tools,
+            prompts: was.prompts != is.prompts || was.said.prompts != is.said.prompts,
+            resources: was.resources != is.resources || was.said.resources != is.said.resources,
+            server: server.clone(),
+        };
+        versions.tools += u64::from(!same || changed.said_tools);
+        versions.prompts += u64::from(changed.prompts);
+        versions.resources += u64::from(changed.resources);
         for tool in &mut tools {
             let name = &tool.listing.name;
             tool.server_tool.get_or_insert_with(|| ServerTool {
@@ -326,13 +402,41 @@ impl Parts {
         }
         part.tools = tools.into_iter().map(Arc::new).collect();
         part.beside = beside;
-        true
+        Some(changed)
     }
 
-    /// All tools under the names that they are listed by.
+    /// What is offered now, with the changes counted for each toolset whose lists they are.
+    fn offered_after(&mut self, before: &Offered, changed: &[Changed]) -> Offered {
+        let mut offered = self.offered();
+        for (toolset, versions) in &mut self.toolsets {
+            let Some(now) = offered.toolsets.get_mut(&toolset.name) else {
+                continue;
+            };
+            let then = before.of(&Selection::of(toolset));
+            let had = |server: &str| then.of_server(server).next().is_some();
+            let (then, own) = (then.order.iter(), now.order.iter());
+            let said = changed.iter().any(|changed| {
+                changed.said_tools
+                    && (now.of_server(&changed.server).next().is_some() || had(&changed.server))
+            });
+            let same = same_listing(then.map(|tool| &**tool), own.map(|tool| &**tool));
+            versions.tools += u64::from(!same || said);
+            // A prompt of one server may have another name once another server has it, too.
+            let prompts = now.relays.prompts && changed.iter().any(|changed| changed.prompts);
+            versions.prompts += u64::from(prompts);
+            let mut others = changed.iter().filter(|changed| changed.resources);
+            let resources = others.any(|changed| toolset.has_server(&changed.server));
+            versions.resources += u64::from(resources);
+            now.versions = *versions;
+        }
+        offered
+    }
+
+    /// All tools under the names that they are listed by, and what each toolset has of it.
     fn offered(&self) -> Offered {
         let mut offered = Offered {
             versions: self.versions,
+            relays: self.relays(|_| true),
             ..Offered::default()
         };
         for command in &self.commands {
@@ -342,12 +446,28 @@ impl Parts {
         }
         let shared = self.shared_names();
         for part in &self.servers {
-            offered.relays = offered.relays.or(part.beside.relays);
             for tool in &part.tools {
                 offered.add_of_server(part, tool, self.begins(part, tool, &shared));
             }
         }
+        for (toolset, versions) in &self.toolsets {
+            let mut part = Offered {
+                versions: *versions,
+                relays: self.relays(|server| toolset.has_server(server)),
+                ..Offered::default()
+            };
+            for entry in offered.order.iter().filter(|entry| toolset.has(entry)) {
+                part.add(Arc::clone(entry));
+            }
+            offered.toolsets.insert(toolset.name.clone(), part);
+        }
         offered
+    }
+
+    /// What these servers offer besides tools.
+    fn relays(&self, of: impl Fn(&str) -> bool) -> Relays {
+        let parts = self.servers.iter().filter(|part| of(&part.server));
+        parts.fold(Relays::default(), |relays, part| relays.or(part.beside.relays))
     }
 
     /// Whether the name of a server's tool begins with the server's.

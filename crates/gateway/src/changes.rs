@@ -8,11 +8,15 @@ use std::{collections::VecDeque, sync::Arc};
 use longhaul_mcp::Push;
 use tokio::sync::watch;
 
-use crate::catalog::{Catalog, Offered, Versions};
+use crate::{
+    catalog::{Catalog, Offered, Versions},
+    toolset::Selection,
+};
 
 /// The changes that one stream tells.
 pub(crate) struct Changes {
     offered: watch::Receiver<Arc<Offered>>,
+    selection: Selection,
     seen: Versions,
     wanted: Wanted,
     due: VecDeque<Push>,
@@ -36,12 +40,13 @@ impl Wanted {
 }
 
 impl Changes {
-    /// From now on.
-    pub(crate) fn of(catalog: &Catalog, wanted: Wanted) -> Changes {
+    /// From now on, of what this selection shows.
+    pub(crate) fn of(catalog: &Catalog, selection: &Selection, wanted: Wanted) -> Changes {
         let mut offered = catalog.changes();
-        let seen = offered.borrow_and_update().versions();
+        let seen = offered.borrow_and_update().of(selection).versions();
         Changes {
             offered,
+            selection: selection.clone(),
             seen,
             wanted,
             due: VecDeque::new(),
@@ -58,7 +63,7 @@ impl Changes {
                 // The server ends, and so does the stream.
                 std::future::pending::<()>().await;
             }
-            let now = self.offered.borrow_and_update().versions();
+            let now = self.offered.borrow_and_update().of(&self.selection).versions();
             let then = std::mem::replace(&mut self.seen, now);
             let changed = [
                 (self.wanted.tools && then.tools != now.tools, Push::ToolsChanged),

@@ -16,7 +16,9 @@ mod sections;
 mod setting;
 mod template;
 mod tool;
+mod toolset;
 mod upstream;
+mod variables;
 
 use std::{
     cell::LazyCell,
@@ -43,7 +45,10 @@ pub use tool::{
     Annotations, Crash, Need, OnCrash, OnMisfit, OnNobody, OnSilence, Output, PROGRESS_REGEX_BYTES_MAX,
     Schema, Stdin, TaskUse, Tool,
 };
+pub use toolset::Toolset;
+pub(crate) use upstream::address;
 pub use upstream::{Adoption, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words};
+pub(crate) use variables::replaced as with_variables;
 
 /// How deep `include` may nest.
 pub const INCLUDE_DEPTH_MAX: usize = 8;
@@ -75,6 +80,8 @@ pub struct Config {
     pub tools: BTreeMap<String, Tool>,
     /// The servers behind this one, by name.
     pub servers: BTreeMap<String, Upstream>,
+    /// The parts of what is offered that have an endpoint of their own, by name.
+    pub toolsets: BTreeMap<String, Toolset>,
 }
 
 impl Config {
@@ -224,10 +231,7 @@ impl Gathered {
         };
         self.files.push(path.to_owned());
         self.mode(path, source.mode);
-        let is_json = path
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        let mut table = match is_json {
+        let mut table = match client_file::is_one(path) {
             true => client_file::parse(&shown, &source.text, &mut self.problems, &mut self.warnings),
             false => node::parse(&shown, &source.text, &mut self.problems),
         };
@@ -317,10 +321,9 @@ fn join(table: &mut Table, more: Table, section: &str, problems: &mut Problems) 
 }
 
 const SECTIONS: &[&str] = &[
-    "server", "tasks", "store", "limits", "tools", "servers", "include",
+    "server", "tasks", "store", "limits", "tools", "servers", "toolsets", "include",
 ];
 const LATER: &[&str] = &[
-    "toolsets",
     "tls",
     "tenants",
     "roles",
@@ -361,9 +364,11 @@ fn build(
         }
         None => Table::new(),
     };
-    let places: BTreeMap<&str, Table> = ["server", "tasks", "store", "limits", "tools", "servers"]
-        .map(|name| (name, section(name, &mut problems)))
-        .into();
+    let places: BTreeMap<&str, Table> = [
+        "server", "tasks", "store", "limits", "tools", "servers", "toolsets",
+    ]
+    .map(|name| (name, section(name, &mut problems)))
+    .into();
     macro_rules! fixed {
         ($name:literal, $type:ty) => {{
             let mut reader = Reader::new($name, places[$name].clone(), &mut problems);
@@ -378,8 +383,18 @@ fn build(
         store: fixed!("store", Store),
         limits: fixed!("limits", Limits),
         tools: tools(&places["tools"], &files, open, &mut problems, &mut warnings),
-        servers: servers(&places["servers"], &files, &mut problems),
+        servers: BTreeMap::new(),
+        toolsets: BTreeMap::new(),
     };
+    config.servers = servers(
+        &places["servers"],
+        &files,
+        &config.server,
+        env,
+        &mut problems,
+        &mut warnings,
+    );
+    config.toolsets = toolsets(&places["toolsets"], &config, &mut problems, &mut warnings);
     match elsewhere(&config.store.url, env, open) {
         Ok(url) => config.store.url = url,
         Err(why) => {
@@ -441,15 +456,50 @@ fn tools(
     tools
 }
 
-fn servers(table: &Table, read: &[PathBuf], problems: &mut Problems) -> BTreeMap<String, Upstream> {
+fn servers(
+    table: &Table,
+    read: &[PathBuf],
+    own: &Server,
+    env: &[(String, String)],
+    problems: &mut Problems,
+    warnings: &mut Problems,
+) -> BTreeMap<String, Upstream> {
     let mut servers = BTreeMap::new();
     for (rank, (name, (at, node))) in as_written_in(table, read).into_iter().enumerate() {
         if let Some(mut server) = upstream::read(name, at, node, problems) {
+            if server.is_of_client && client_file::is_longhaul(&server, own.bind) {
+                warnings.add(at, format!("server `{name}` is Longhaul itself, and is left out"));
+                continue;
+            }
+            if server.is_of_client && !server.disabled {
+                for variable in client_file::unset(&server, env) {
+                    warnings.add(
+                        at,
+                        format!("server `{name}` needs the variable `{variable}`, which is not set"),
+                    );
+                }
+            }
             server.rank = rank;
             servers.insert(name.clone(), server);
         }
     }
     servers
+}
+
+fn toolsets(
+    table: &Table,
+    config: &Config,
+    problems: &mut Problems,
+    warnings: &mut Problems,
+) -> BTreeMap<String, Toolset> {
+    let mut toolsets = BTreeMap::new();
+    for (name, (at, node)) in table {
+        if let Some(read) = toolset::read(name, at, node, problems) {
+            toolset::check(&read, at, &config.tools, &config.servers, problems, warnings);
+            toolsets.insert(name.clone(), read);
+        }
+    }
+    toolsets
 }
 
 /// The members of a section in the order in which the files were read and name them.
@@ -508,13 +558,13 @@ fn environment(table: &mut Table, env: &[(String, String)], problems: &mut Probl
             continue;
         };
         let at = At::whole(variable);
-        if ["TOOLS__", "SERVERS__"]
+        if ["TOOLS__", "SERVERS__", "TOOLSETS__"]
             .iter()
             .any(|section| rest.starts_with(section))
         {
             problems.add(
                 &at,
-                "tools and servers are declared in the configuration file only, never in the environment",
+                "tools, servers and toolsets are declared in the configuration file only, never in the environment",
             );
             continue;
         }

@@ -62,8 +62,9 @@ use crate::{
     request_state::Sealer,
     sealed_id::{Keys, Opened, owner_digest},
     session::{Session, feed::Seen, seal, shared::Shared},
+    toolset::Selection,
     updates,
-    upstream::fleet::Fleet,
+    upstream::fleet::{Fleet, Member},
     view,
 };
 
@@ -264,7 +265,7 @@ impl Dispatch {
             incoming.client.takes = Takes::Never;
         }
         let reply = match incoming.request {
-            Request::Discover => Ok(Reply::Discover(self.discovery())),
+            Request::Discover => Ok(Reply::Discover(self.discovery(&caller.selection))),
             Request::Ping => Ok(Reply::Ack),
             Request::SetLogLevel(level) => match session {
                 Some(Conversation { session, .. }) => {
@@ -280,7 +281,9 @@ impl Dispatch {
                 };
             }
             Request::ListTasks { cursor } => self.list_tasks(caller, cursor.as_deref()).await,
-            Request::ListTools { cursor } => self.list_tools(incoming.client.takes, cursor.as_deref()),
+            Request::ListTools { cursor } => {
+                self.list_tools(&caller.selection, incoming.client.takes, cursor.as_deref())
+            }
             Request::CallTool(call) => {
                 return match self.call(caller, session, incoming.client, call).await {
                     Ok(held) => Handled::Call(Box::new(held)),
@@ -345,24 +348,39 @@ impl Dispatch {
         self.inner.engine.watcher()
     }
 
-    /// What the server is and offers.
-    pub(crate) fn discovery(&self) -> Discovery {
+    /// What the server is and offers to whoever is shown this.
+    pub(crate) fn discovery(&self, selection: &Selection) -> Discovery {
         Discovery {
             tasks: self.inner.settings.tasks_enabled,
             // D-13: this version knows its callers.
             tasks_list: true,
             tools_change: self.inner.fleet.is_any(),
             logging: true,
-            relays: self.inner.catalog.now().relays(),
-            instructions: Some(self.instructions()),
+            relays: self.inner.catalog.now().of(selection).relays(),
+            instructions: Some(self.instructions(selection)),
             cache: self.cache(),
         }
     }
 
-    /// Our own, and those of every server behind.
-    fn instructions(&self) -> String {
+    /// The servers that are shown whole, in the order of the configuration.
+    fn members<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Member> + Clone {
+        let members = self.inner.fleet.members().iter();
+        members.filter(|member| selection.has_server(&member.config.name))
+    }
+
+    /// Our own, the toolset's, and those of every server that is shown whole.
+    fn instructions(&self, selection: &Selection) -> String {
         let mut instructions = INSTRUCTIONS.to_owned();
-        for server in self.inner.fleet.servers() {
+        if let Some(said) = selection
+            .toolset()
+            .and_then(|toolset| toolset.instructions.as_ref())
+        {
+            instructions.push_str(&format!("\n\n{said}"));
+        }
+        for server in self
+            .members(selection)
+            .filter_map(|member| member.server.as_ref())
+        {
             let said = server
                 .definitions()
                 .and_then(|definitions| definitions.spoken.instructions.clone());
@@ -377,14 +395,19 @@ impl Dispatch {
         instructions
     }
 
-    fn list_tools(&self, takes: Takes, cursor: Option<&str>) -> Result<Reply, RpcError> {
+    fn list_tools(
+        &self,
+        selection: &Selection,
+        takes: Takes,
+        cursor: Option<&str>,
+    ) -> Result<Reply, RpcError> {
         if cursor.is_some_and(|cursor| !cursor.is_empty()) {
             return Err(RpcError::invalid_params(
                 "Unknown cursor: the list of tools has one page",
             ));
         }
         let offered = self.inner.catalog.now();
-        let tools = offered.entries().iter();
+        let tools = offered.of(selection).entries().iter();
         let helper = self.inner.settings.wait_tool.then(wait::listing);
         Ok(Reply::Tools(ToolPage {
             tools: tools.map(|entry| entry.listed(takes)).chain(helper).collect(),

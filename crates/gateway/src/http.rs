@@ -1,6 +1,6 @@
 //! Streamable HTTP: bytes to frames, frames to bytes.
 //!
-//! One endpoint, `/mcp`. HTTP types stop here. This module checks what only a listener can check (Host, Origin,
+//! One endpoint, `/mcp`, and `/mcp/NAME` for each toolset. HTTP types stop here. This module checks what only a listener can check (Host, Origin,
 //! content type, sizes, slow senders), hands the frame to the edge of its generation, and sends what dispatch
 //! gives back, as one JSON object or as a stream of events. It decides nothing about tasks.
 
@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{Request as HttpRequest, State},
+    extract::{Path, Request as HttpRequest, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
     routing::any,
@@ -45,6 +45,7 @@ use crate::{
     identity::{Caller, Origin},
     parse::Parser,
     session::Session,
+    toolset::Selection,
 };
 
 /// What a listener is limited to.
@@ -97,11 +98,22 @@ struct Shared {
     allowed: Arc<Allowed>,
     bodies: body::Budget,
     parser: Parser,
+    /// What the endpoint shows that the request came to.
+    selection: Selection,
 }
 
 impl Shared {
+    /// Who calls: whoever reaches this address is the local user.
+    fn caller(&self) -> Caller {
+        Caller {
+            selection: self.selection.clone(),
+            ..Caller::local(Origin::Client)
+        }
+    }
+
     fn offer<T>(&self, then: impl FnOnce(&Offer<'_>) -> T) -> T {
         let offered = self.catalog.now();
+        let offered = offered.of(&self.selection);
         then(&Offer {
             tasks: true,
             tasks_list: true,
@@ -113,7 +125,7 @@ impl Shared {
     }
 }
 
-/// The router of the MCP endpoint.
+/// The router of the MCP endpoint, and of one for each toolset.
 pub fn router(dispatch: Dispatch, catalog: Arc<Catalog>, limits: Limits, allowed: Allowed) -> Router {
     let bodies = body::Budget::new(limits.bodies_max, limits.body_max);
     let parser = Parser::new(limits.scan);
@@ -124,8 +136,23 @@ pub fn router(dispatch: Dispatch, catalog: Arc<Catalog>, limits: Limits, allowed
         allowed: Arc::new(allowed),
         bodies,
         parser,
+        selection: Selection::all(),
     };
-    Router::new().route("/mcp", any(endpoint)).with_state(shared)
+    Router::new()
+        .route("/mcp", any(endpoint))
+        .route("/mcp/{toolset}", any(part))
+        .with_state(shared)
+}
+
+/// The endpoint of a toolset.
+async fn part(State(shared): State<Shared>, Path(toolset): Path<String>, request: HttpRequest) -> Response {
+    if let Err(refusal) = shared.allowed.check(request.headers(), request.uri()) {
+        return refusal.into_response();
+    }
+    match shared.catalog.selection(&toolset) {
+        Some(selection) => endpoint(State(Shared { selection, ..shared }), request).await,
+        None => json(404, edge::error(&RpcError::unknown_toolset(&toolset), None)),
+    }
 }
 
 async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Response {
@@ -164,7 +191,7 @@ async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame, share:
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes())),
     );
-    let caller = Caller::local(Origin::Client);
+    let caller = shared.caller();
     let belongs = edge::of(Some(&headers), &frame, None);
     let session = match belongs {
         Belongs::Stateless | Belongs::Opens => None,

@@ -6,6 +6,8 @@
 use longhaul_core::Span;
 use longhaul_store::Owner;
 
+use crate::toolset::Selection;
+
 /// The program or person behind one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -15,6 +17,8 @@ pub struct Caller {
     pub origin: Origin,
     /// How long its client waits for a call, where somebody wrote that down (`longhaul stdio --hold`).
     pub hold: Option<Span>,
+    /// What the endpoint that it came to shows.
+    pub selection: Selection,
 }
 
 /// How a request came in; shown to people beside a task.
@@ -60,6 +64,7 @@ impl Caller {
             },
             origin,
             hold: None,
+            selection: Selection::all(),
         }
     }
 }

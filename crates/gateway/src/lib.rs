@@ -23,6 +23,7 @@ pub mod sealed_id;
 pub mod server;
 pub mod session;
 pub mod stdio;
+pub mod toolset;
 pub mod upstream;
 pub mod view;
 

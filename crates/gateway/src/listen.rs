@@ -103,8 +103,8 @@ impl Listener {
         place: Place,
     ) -> Listener {
         let watcher = dispatch.watcher();
-        let wanted = dispatch.tells_of(&filter);
-        let changes = Changes::of(dispatch.catalog(), wanted);
+        let wanted = dispatch.tells_of(&caller.selection, &filter);
+        let changes = Changes::of(dispatch.catalog(), &caller.selection, wanted);
         let updates = dispatch.subscribed(&caller, client, &filter.resources).await;
         let resources = updates.uris();
         let mut listener = Listener {

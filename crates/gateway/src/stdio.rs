@@ -40,6 +40,7 @@ use crate::{
     parse::Parser,
     replies::{self, Full, Share},
     session::{Session, shared::Shared},
+    toolset::Selection,
 };
 
 /// What a connection is limited to.
@@ -101,6 +102,8 @@ pub struct Stdio {
     catalog: Arc<Catalog>,
     limits: Arc<Limits>,
     parser: Parser,
+    /// What its connections are shown.
+    selection: Selection,
 }
 
 impl Stdio {
@@ -111,6 +114,25 @@ impl Stdio {
             catalog,
             parser: Parser::new(limits.scan),
             limits: Arc::new(limits),
+            selection: Selection::all(),
+        }
+    }
+
+    /// The same, of connections that are shown one toolset; `None` where there is no such toolset.
+    #[must_use]
+    pub fn of_toolset(&self, toolset: &str) -> Option<Stdio> {
+        let selection = self.catalog.selection(toolset)?;
+        Some(Stdio {
+            selection,
+            ..self.clone()
+        })
+    }
+
+    /// Who calls: whoever holds the pipe is the local user.
+    fn caller(&self) -> Caller {
+        Caller {
+            selection: self.selection.clone(),
+            ..Caller::local(Origin::Client)
         }
     }
 
@@ -205,6 +227,7 @@ impl Connection {
     /// stands for itself on any connection.
     fn receive(&self, frame: Result<Frame, Malformed>) -> (Edge, Result<Received, Malformed>) {
         let offered = self.stdio.catalog.now();
+        let offered = offered.of(&self.stdio.selection);
         let offer = Offer {
             tasks: true,
             tasks_list: true,
@@ -226,7 +249,7 @@ impl Connection {
 
     async fn open(&mut self, opening: &Opening) {
         let dispatch = &self.stdio.dispatch;
-        let caller = Caller::local(Origin::Client);
+        let caller = self.stdio.caller();
         let key = match self.peer {
             Peer::Client => None,
             Peer::Pipe { key, .. } => key,
@@ -237,7 +260,7 @@ impl Connection {
             Err(error) => return self.writer.send(edge::error(&error, Some(&opening.id))).await,
         };
         self.writer
-            .send(edge::opened(&dispatch.discovery(), opening))
+            .send(edge::opened(&dispatch.discovery(&caller.selection), opening))
             .await;
         let shared = tell(
             dispatch.shared_pipe(&caller, &session),
@@ -255,8 +278,8 @@ impl Connection {
             return;
         };
         let dispatch = self.stdio.dispatch.clone();
+        let caller = self.stdio.caller();
         self.serving.spawn(async move {
-            let caller = Caller::local(Origin::Client);
             if dispatch.take_answer(&caller, &session, answer).await.is_err() {
                 tracing::warn!("an answer could not be stored; its question stays open");
             }
@@ -351,7 +374,7 @@ impl Server {
         };
         let caller = Caller {
             hold,
-            ..Caller::local(Origin::Client)
+            ..self.stdio.caller()
         };
         let id = incoming.id.clone();
         let again = incoming.request.repeats().then(|| incoming.clone());

@@ -19,7 +19,10 @@ use longhaul_gateway::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::UnixStream;
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    flags::Stdio,
+};
 
 /// The largest reply that is read, in bytes: the largest stored result, escaped as JSON, and some room.
 const REPLY_MAX: usize = 256 * 1024 * 1024;
@@ -114,18 +117,21 @@ impl Client {
         }
     }
 
-    /// A connection that speaks MCP. `hold` is how long its calls may be held, in seconds; `key` is the same on every
-    /// connection of one pipe.
-    pub(crate) async fn stdio(&self, hold: Option<u32>, key: &str) -> Result<TokioIo<Upgraded>, Failure> {
+    /// A connection that speaks MCP, as the flags say. `key` is the same on every connection of one pipe.
+    pub(crate) async fn stdio(&self, flags: &Stdio, key: &str) -> Result<TokioIo<Upgraded>, Failure> {
+        let route = match &flags.toolset {
+            Some(toolset) => format!("{}/{}", pipe::STDIO, toolset_name(toolset)?),
+            None => pipe::STDIO.to_owned(),
+        };
         let mut sender = self.connect().await?;
         let mut request = Request::builder()
             .method(Method::POST)
-            .uri(pipe::STDIO)
+            .uri(route)
             .header(header::HOST, "longhaul")
             .header(header::CONNECTION, "upgrade")
             .header(header::UPGRADE, pipe::PROTOCOL)
             .header(pipe::KEY, key);
-        if let Some(hold) = hold {
+        if let Some(hold) = flags.hold {
             request = request.header(pipe::HOLD, hold);
         }
         let request = request
@@ -140,12 +146,16 @@ impl Client {
                 .await
                 .map(TokioIo::new)
                 .map_err(|error| broken(&error)),
-            StatusCode::NOT_FOUND => Err(Failure::new(
-                Exit::Refused,
-                "too_old",
-                "the server that runs is too old to serve standard streams",
-            )
-            .fix("longhaul serve --replace, or end that server")),
+            // Ours say what is not there.
+            StatusCode::NOT_FOUND => match serde_json::from_slice::<api::Failure>(&whole(response).await?) {
+                Ok(failure) => Err(Failure::from(failure.error).fix("longhaul doctor")),
+                Err(_) => Err(Failure::new(
+                    Exit::Refused,
+                    "too_old",
+                    "the server that runs is too old to serve standard streams, or toolsets on them",
+                )
+                .fix("longhaul serve --replace, or end that server")),
+            },
             status => Err(refused(status, &whole(response).await?)),
         }
     }
@@ -263,6 +273,23 @@ pub(crate) fn task_name(typed: &str) -> Result<String, Failure> {
             Failure::new(Exit::NotFound, "not_found", format!("no task is named `{name}`"))
                 .fix("longhaul tasks"),
         ),
+    }
+}
+
+/// A toolset's name, made sure to be one.
+fn toolset_name(typed: &str) -> Result<&str, Failure> {
+    let is_name = !typed.is_empty()
+        && typed
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    match is_name {
+        true => Ok(typed),
+        false => Err(Failure::new(
+            Exit::NotFound,
+            "unknown_toolset",
+            format!("no toolset is named `{typed}`"),
+        )
+        .fix("longhaul doctor")),
     }
 }
 

@@ -238,6 +238,9 @@ pub(crate) struct Serve {
     /// Speak MCP on standard input and output, and end with the input; no address is served unless one is set
     #[arg(long, conflicts_with_all = ["background", "json"])]
     pub stdio: bool,
+    /// With `--stdio`: show the client one part of what is offered, as `[toolsets.NAME]` says
+    #[arg(long, value_name = "NAME", requires = "stdio")]
+    pub toolset: Option<String>,
     /// Take the place of the server that runs; it finishes its work and ends
     #[arg(long)]
     pub replace: bool,
@@ -252,6 +255,9 @@ pub(crate) struct Stdio {
     /// How long a call may be held before this client is told that its work goes on
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub hold: Option<u32>,
+    /// Show this client one part of what is offered, as `[toolsets.NAME]` says
+    #[arg(long, value_name = "NAME")]
+    pub toolset: Option<String>,
 }
 
 /// `config`

@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use longhaul_gateway::{
-    admin::api::{Progress, Server, ServerState, State, Stop, Task},
+    admin::api::{Progress, Server, ServerState, State, Stop, Task, Toolset},
     config::Config,
 };
 use serde::Serialize;
@@ -165,9 +165,30 @@ pub(crate) fn declared(config: &Config) -> String {
         count => format!("{count} {one}s"),
     };
     let tools = counted(config.tools.len(), "tool");
-    match config.servers.len() {
-        0 => tools,
-        servers => format!("{tools}, {}", counted(servers, "server")),
+    let mut declared = vec![tools];
+    let more = [
+        (config.servers.len(), "server"),
+        (config.toolsets.len(), "toolset"),
+    ];
+    declared.extend(
+        more.into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, one)| counted(count, one)),
+    );
+    declared.join(", ")
+}
+
+/// A toolset in one line.
+pub(crate) fn toolset(toolset: &Toolset) -> String {
+    let purpose = toolset.description.as_deref().unwrap_or_default();
+    let tools = match toolset.tools {
+        1 => "1 tool".to_owned(),
+        tools => format!("{tools} tools"),
+    };
+    let name = &toolset.name;
+    match purpose {
+        "" => line(&format!("{name}: {tools} at /mcp/{name}")),
+        purpose => line(&format!("{name}: {tools} at /mcp/{name}; {purpose}")),
     }
 }
 

@@ -220,6 +220,17 @@ impl RpcError {
         RpcError::invalid_params(format!("Unknown tool: {}", crate::clean(name, 200)))
     }
 
+    /// No toolset has this name: there is nothing at this address.
+    pub fn unknown_toolset(name: &str) -> RpcError {
+        RpcError::plain(
+            INVALID_REQUEST,
+            format!(
+                "There is no toolset `{}`: its name is wrong, or `[toolsets.NAME]` is missing in the configuration",
+                crate::clean(name, 100)
+            ),
+        )
+    }
+
     /// No such method, or one that is not offered (B-23).
     pub fn method_not_found(method: &str) -> RpcError {
         RpcError::plain(

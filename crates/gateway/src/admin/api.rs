@@ -93,6 +93,26 @@ pub struct Task {
 pub struct Servers {
     /// The servers.
     pub servers: Vec<Server>,
+    /// The parts of what is offered that have an endpoint of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub toolsets: Vec<Toolset>,
+}
+
+/// A part of what is offered, as the person reads it who configured it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Toolset {
+    /// Its name in the configuration; its endpoint is `/mcp/NAME`.
+    pub name: String,
+    /// What it is for: text of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How many tools it has now.
+    pub tools: u32,
+    /// The servers that it has whole, or of which it has a tool.
+    pub servers: Vec<String>,
+    /// Its patterns that fit no tool of now: text of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
 }
 
 /// One server behind this one, as the person reads it who configured it.

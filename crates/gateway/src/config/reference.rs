@@ -8,6 +8,7 @@ use super::{
     sections::{Limits, Server, Store, Tasks},
     setting::Setting,
     tool::{Annotations, Tool, object_schema},
+    toolset::{self, Toolset},
     upstream::{self, Upstream, UpstreamTool},
 };
 
@@ -22,6 +23,7 @@ pub fn reference() -> Vec<Setting> {
         Annotations::settings(),
         Upstream::settings(),
         UpstreamTool::settings(),
+        Toolset::settings(),
     ]
     .concat()
 }
@@ -48,6 +50,7 @@ pub fn schema() -> Json {
         json!({ "type": "object", "additionalProperties": tool }),
     );
     properties.insert("servers".to_owned(), upstream::schema());
+    properties.insert("toolsets".to_owned(), toolset::schema());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Longhaul configuration",

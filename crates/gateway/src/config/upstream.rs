@@ -3,12 +3,17 @@
 //! `config` calls it for each section; `upstream` starts and speaks to what it describes. Nothing here does, and no
 //! secret is read here: `env:`, `file:` and `cmd:` are looked up when the server is started.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use longhaul_core::Span;
 use serde_json::Value as Json;
 
 use super::{
+    client_file,
     holding::{Hold, OnAbandon, ShowSchema},
     measure::Bytes,
     node::{Data, Node, Table},
@@ -87,12 +92,14 @@ section! {
     Upstream in "servers.NAME" with
         /// The name in the section's head.
         name: String,
-        /// The folder of the file that declares the server.
+        /// The folder of the file that declares the server; of a client's file, its workspace.
         folder: PathBuf,
         /// Its place among the servers, from 0: in the order in which the files are read and name them.
         rank: usize,
         /// What is said of single tools.
         tools: BTreeMap<String, UpstreamTool>,
+        /// It is declared in the file of an MCP client: its values are literal but for that client's variables.
+        is_of_client: bool,
     {
         /// The program and its arguments. No shell reads it.
         command: Words = "", since "0.1.0";
@@ -290,9 +297,13 @@ pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) ->
     server.tools = tools
         .map(|(_, node)| single_tools(name, &node, problems))
         .unwrap_or_default();
+    server.is_of_client = client_file::is_one(Path::new(&*at.file));
     reach(&server, at, &table, problems);
     server.name = name.to_owned();
-    server.folder = beside(at, "");
+    server.folder = match server.is_of_client {
+        true => client_file::workspace(Path::new(&*at.file)),
+        false => beside(at, ""),
+    };
     Some(server)
 }
 
@@ -334,6 +345,8 @@ fn reach(server: &Upstream, at: &At, table: &Table, problems: &mut Problems) {
         (Some(program), None) if program.is_empty() => {
             problems.add(place("command"), "the program's name is empty".to_owned());
         }
+        // What it is stands in variables, and is looked at when the server is reached.
+        (None, Some(url)) if server.is_of_client && url.contains("${") && !url.contains('@') => {}
         (None, Some(url)) => {
             if let Err(why) = address(url) {
                 problems.add(place("url"), why);
@@ -395,7 +408,7 @@ fn command(program: &str, at: &At, problems: &mut Problems) {
 }
 
 /// Two `_` in a row stand between the name of a server and that of its tool.
-fn is_server_name(name: &str) -> bool {
+pub(super) fn is_server_name(name: &str) -> bool {
     (1..=32).contains(&name.len())
         && !name.contains("__")
         && name
@@ -404,7 +417,7 @@ fn is_server_name(name: &str) -> bool {
 }
 
 /// What is wrong with an address. One that may have a password in it is not repeated.
-fn address(text: &str) -> Result<(), String> {
+pub(crate) fn address(text: &str) -> Result<(), String> {
     match url::Url::parse(text) {
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
             Err("the address has a name or a password in it; put it into `headers` as `env:NAME`".to_owned())
@@ -414,7 +427,9 @@ fn address(text: &str) -> Result<(), String> {
             Err("the address is not one such as `https://example.org/mcp`".to_owned())
         }
         Ok(_) | Err(_) => Err(format!(
-            "`{text}` is not an address such as `https://example.org/mcp`"
+            "`{}` is not an address such as `https://example.org/mcp`",
+            // A key may stand behind its `?`.
+            text.split(['?', '#']).next().unwrap_or_default()
         )),
     }
 }

@@ -173,6 +173,7 @@ impl Backend for Dispatch {
                     .iter()
                     .map(|member| servers::status(member, &offered))
                     .collect(),
+                toolsets: self.inner.catalog.toolsets(),
             })
         })
     }

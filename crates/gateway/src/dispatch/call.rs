@@ -103,7 +103,7 @@ impl Dispatch {
         if self.inner.settings.wait_tool && call.name == WAIT_TOOL {
             return self.wait_call(caller, session, client, call, began).await;
         }
-        let mut checked = self.checked(&client, &call)?;
+        let mut checked = self.checked(caller, &client, &call)?;
         checked.progress = session
             .zip(call.progress_token.clone())
             .map(|(place, token)| Wanted {
@@ -205,7 +205,7 @@ impl Dispatch {
         client: Client,
         call: CallTool,
     ) -> Result<(TaskId, bool), Box<Reply>> {
-        let checked = self.checked(&client, &call)?;
+        let checked = self.checked(caller, &client, &call)?;
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let begun = self.birth(caller, &client, &call, &checked, None).await;
         let (task, was_there) = match begun.map_err(error)? {
@@ -218,9 +218,10 @@ impl Dispatch {
     }
 
     /// All that is looked at before the store is: the tool, what the client declared, the arguments.
-    fn checked(&self, client: &Client, call: &CallTool) -> Result<Checked, Box<Reply>> {
+    fn checked(&self, caller: &Caller, client: &Client, call: &CallTool) -> Result<Checked, Box<Reply>> {
         let error = |error: RpcError| Box::new(Reply::Error(error));
-        let entry = self.inner.catalog.now().entry(&call.name).cloned();
+        let offered = self.inner.catalog.now();
+        let entry = offered.of(&caller.selection).entry(&call.name).cloned();
         let entry = entry.ok_or_else(|| error(RpcError::unknown_tool(&call.name)))?;
         declared(&entry, client).map_err(error)?;
         let arguments = call.arguments.clone().unwrap_or_else(|| empty_object().clone());

@@ -37,6 +37,7 @@ use crate::{
     identity,
     sealed_id::owner_digest,
     session::Session,
+    toolset::Selection,
     upstream::{
         Definitions, Event, Outcome, Reason, Request, Server, asked,
         definitions::{Ages, list},
@@ -53,8 +54,8 @@ const FIND_TIME: Duration = Duration::from_secs(60);
 
 impl Dispatch {
     /// The lists whose changes a listener is told of, of those that it asked for.
-    pub(crate) fn tells_of(&self, filter: &Filter) -> Wanted {
-        let relays = self.inner.catalog.now().relays();
+    pub(crate) fn tells_of(&self, selection: &Selection, filter: &Filter) -> Wanted {
+        let relays = self.inner.catalog.now().of(selection).relays();
         Wanted {
             tools: filter.tools_list_changed && self.inner.fleet.is_any(),
             prompts: filter.prompts_list_changed && relays.prompts_change,
@@ -107,6 +108,7 @@ impl Dispatch {
         let view = View::of_task(Action::Relay, &owner.owner, None);
         gate::judge(&view).map_err(gate::Refusal::reply)?;
         let caller = Asking {
+            selection: &owner.selection,
             whose: caller(owner, session, client),
             answers: client.answers,
             // Only the stateless generation repeats such a request with the answers.
@@ -120,7 +122,7 @@ impl Dispatch {
                 let of = listed_by(relay.method)
                     .filter(|_| cursor.as_ref().is_none_or(String::is_empty))
                     .ok_or_else(|| RpcError::invalid_params("Unknown cursor: this list has one page"))?;
-                Ok(self.relayed(&relay, self.list(&caller.whose, of).await))
+                Ok(self.relayed(&relay, self.list(&caller, of).await))
             }
             Subject::Resource { uri } => match (relay.method, session) {
                 (method @ (RelayMethod::Subscribe | RelayMethod::Unsubscribe), Some(session)) => {
@@ -187,8 +189,9 @@ impl Dispatch {
     }
 
     /// The lists of all servers as one.
-    async fn list(&self, caller: &server::Caller, of: Of) -> Raw {
-        let asked = self.inner.fleet.members().iter().filter_map(|member| {
+    async fn list(&self, caller: &Asking<'_>, of: Of) -> Raw {
+        let asked = self.members(caller.selection).filter_map(|member| {
+            let caller = &caller.whose;
             let server = member.server.as_ref()?;
             let definitions = server.definitions()?;
             answers(&definitions, of.method()).then_some(async move {
@@ -242,11 +245,11 @@ impl Dispatch {
     /// A request about a resource, or a completion of a template's argument: to the server that lists it, then to the
     /// one whose template fits, then to each that may know it all the same, until one does. A server that does not
     /// answer is passed over; its error is told when no other server knows the resource.
-    async fn about_resource(&self, caller: &Asking, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
+    async fn about_resource(&self, caller: &Asking<'_>, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
         let mut failure = None;
         let mut unknown = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
         let until = Instant::now() + FIND_TIME;
-        for candidate in self.ranked(&caller.whose, uri, relay.method) {
+        for candidate in self.ranked(caller.selection, &caller.whose, uri, relay.method) {
             let Candidate {
                 rank, member, server, ..
             } = candidate;
@@ -269,13 +272,14 @@ impl Dispatch {
     }
 
     /// The servers that may have a resource, the likeliest first.
-    pub(super) fn ranked(
-        &self,
+    pub(super) fn ranked<'a>(
+        &'a self,
+        selection: &'a Selection,
         whose: &server::Caller,
         uri: &str,
         method: RelayMethod,
-    ) -> Vec<Candidate<'_>> {
-        let candidates = self.inner.fleet.members().iter().filter_map(|member| {
+    ) -> Vec<Candidate<'a>> {
+        let candidates = self.members(selection).filter_map(|member| {
             let server = member.server.as_ref()?;
             let definitions = server.definitions()?;
             let rank = rank(&definitions, uri);
@@ -288,15 +292,15 @@ impl Dispatch {
                 offers: definitions.spoken.offers(),
             })
         });
-        let mut ranked: Vec<Candidate<'_>> = candidates.collect();
+        let mut ranked: Vec<Candidate<'a>> = candidates.collect();
         ranked.sort_by_key(|candidate| candidate.rank);
         ranked
     }
 
     /// A request about a prompt, under the name that it has at its server.
-    async fn about_prompt(&self, caller: &Asking, relay: &Relay, name: &str) -> Result<Reply, RpcError> {
+    async fn about_prompt(&self, caller: &Asking<'_>, relay: &Relay, name: &str) -> Result<Reply, RpcError> {
         let shared = self.shared_prompts();
-        let found = self.inner.fleet.members().iter().find_map(|member| {
+        let found = self.members(caller.selection).find_map(|member| {
             let server = member.server.as_ref()?;
             let definitions = server.definitions()?;
             let mut bare = definitions.prompts.iter().map(|prompt| &prompt.key);
@@ -324,7 +328,7 @@ impl Dispatch {
         &self,
         member: &Member,
         server: &Server,
-        caller: &Asking,
+        caller: &Asking<'_>,
         relay: &Relay,
         params: Option<&Obj>,
     ) -> Result<Reply, RpcError> {
@@ -364,7 +368,9 @@ impl Dispatch {
 }
 
 /// Who asks, and what can be asked of them meanwhile.
-struct Asking {
+struct Asking<'a> {
+    /// What is shown to them.
+    selection: &'a Selection,
     whose: server::Caller,
     answers: Answers,
     can_repeat: bool,
@@ -375,7 +381,7 @@ struct Asking {
     events: Option<mpsc::Sender<Event>>,
 }
 
-impl Asking {
+impl Asking<'_> {
     /// What the client declared. A client with a session declares nothing from one request to the next, so it counts
     /// as one that declared everything.
     fn declared(&self) -> Answers {

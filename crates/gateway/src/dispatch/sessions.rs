@@ -87,7 +87,9 @@ impl Dispatch {
             peer: peer.clone(),
             expires_at: inner.engine.now() + SESSION_LASTS,
         };
-        let id = inner.session_ids.seal(&caller.owner, &opened, super::random());
+        let id = inner
+            .session_ids
+            .seal(&caller.owner, &caller.selection, &opened, super::random());
         let session = Session::new(seal::key(&id), caller.owner.clone(), peer, false, true);
         inner.sessions.begun(&session);
         (id, session)
@@ -113,15 +115,16 @@ impl Dispatch {
         Ok(session)
     }
 
-    /// The caller's own session of this id. A foreign one, one that has ended and one that never was are not told
-    /// apart: `None`.
+    /// The caller's own session of this id. A foreign one, one of another endpoint, one that has ended and one that
+    /// never was are not told apart: `None`.
     pub(crate) async fn find_session(
         &self,
         caller: &Caller,
         id: &str,
     ) -> Result<Option<Arc<Session>>, RpcError> {
         let inner = &self.inner;
-        let Some(opened) = inner.session_ids.open(id, &caller.owner, inner.engine.now()) else {
+        let now = inner.engine.now();
+        let Some(opened) = inner.session_ids.open(id, &caller.owner, &caller.selection, now) else {
             return Ok(None);
         };
         let key = seal::key(id);

@@ -126,7 +126,7 @@ impl Dispatch {
             member,
             server,
             offers,
-        } in self.ranked(whose, uri, RelayMethod::ReadResource)
+        } in self.ranked(&owner.selection, whose, uri, RelayMethod::ReadResource)
         {
             let is_the_one = rank < Rank::Unknown;
             if !offers.subscribe {

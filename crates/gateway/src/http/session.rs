@@ -15,11 +15,7 @@ use super::{
     sse::{self, Begins},
     text,
 };
-use crate::{
-    dispatch::Line,
-    identity::{Caller, Origin},
-    session::Session,
-};
+use crate::{dispatch::Line, identity::Caller, session::Session};
 
 /// The header with the session's id.
 pub(super) const SESSION_ID: &str = "mcp-session-id";
@@ -70,7 +66,10 @@ pub(super) fn missing(id: Option<&RequestId>) -> Response {
 /// The reply to `initialize`, with the id of the new session.
 pub(super) fn open(shared: &Shared, caller: &Caller, opening: &Opening) -> Response {
     let (id, _) = shared.dispatch.open_session(caller, opening.peer.clone());
-    let mut response = json(200, edge::opened(&shared.dispatch.discovery(), opening));
+    let mut response = json(
+        200,
+        edge::opened(&shared.dispatch.discovery(&caller.selection), opening),
+    );
     if let Ok(id) = id.parse() {
         response.headers_mut().insert(SESSION_ID, id);
     }
@@ -85,7 +84,7 @@ pub(super) async fn get(shared: Shared, headers: &HeaderMap) -> Response {
             "a stream needs `Accept: text/event-stream`",
         );
     }
-    let caller = Caller::local(Origin::Client);
+    let caller = shared.caller();
     let session = match find(&shared, &caller, headers, None).await {
         Ok(session) => session,
         Err(response) => return *response,
@@ -119,7 +118,7 @@ pub(super) async fn get(shared: Shared, headers: &HeaderMap) -> Response {
 
 /// DELETE: the session is over; its tasks are not.
 pub(super) async fn delete(shared: &Shared, headers: &HeaderMap) -> Response {
-    let caller = Caller::local(Origin::Client);
+    let caller = shared.caller();
     let session = match find(shared, &caller, headers, None).await {
         Ok(session) => session,
         Err(response) => return *response,

@@ -7,13 +7,14 @@ use std::{future::Future, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Request, State},
+    extract::{Path, Request, State},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
     routing::post,
 };
 use hyper_util::rt::TokioIo;
 use longhaul_core::Span;
+use longhaul_mcp::RpcError;
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     stdio::{Peer, Stdio},
 };
 
-/// The route of a connection.
+/// The route of a connection; below it, that of one which is shown a toolset.
 pub const STDIO: &str = "/admin/v1/stdio";
 /// The route on which this server is told to make way.
 pub const HAND_OVER: &str = "/admin/v1/hand-over";
@@ -40,6 +41,9 @@ pub const KEY: &str = "longhaul-pipe";
 
 /// The longest that a call may be held by [`HOLD`], in seconds.
 pub const HOLD_MAX_S: u64 = 86_400;
+
+/// The reason of a refusal: no toolset has this name.
+pub const UNKNOWN_TOOLSET: &str = "unknown_toolset";
 
 /// How long open requests of a connection may take to get their reply when this server makes way.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
@@ -100,8 +104,19 @@ impl Pipes {
 pub(crate) fn router(pipes: Pipes) -> Router {
     Router::new()
         .route(STDIO, post(connect))
+        .route(&format!("{STDIO}/{{toolset}}"), post(connect_part))
         .route(HAND_OVER, post(hand_over))
         .with_state(pipes)
+}
+
+async fn connect_part(State(pipes): State<Pipes>, Path(toolset): Path<String>, request: Request) -> Response {
+    match pipes.stdio.of_toolset(&toolset) {
+        Some(stdio) => connect(State(Pipes { stdio, ..pipes }), request).await,
+        None => {
+            let message = RpcError::unknown_toolset(&toolset).message;
+            Error::new(404, -32600, UNKNOWN_TOOLSET, message, Who::Caller).into_response()
+        }
+    }
 }
 
 async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {

@@ -1,7 +1,7 @@
 //! Session ids: what was agreed at `initialize`, sealed for one owner.
 //!
 //! Nothing is stored at `initialize`, and a session outlives its server and is known to every replica. An id that
-//! was altered, made for another owner or is too old is refused without saying why. What ends before its time, or
+//! was altered, made for another owner or at another endpoint, or is too old is refused without saying why. What ends before its time, or
 //! is set later, is kept by `dispatch` under the id's digest.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -14,7 +14,10 @@ use longhaul_mcp::edge::Peer;
 use longhaul_store::Owner;
 use sha2::{Digest as _, Sha256};
 
-use crate::sealed_id::{Keys, owner_digest};
+use crate::{
+    sealed_id::{Keys, owner_digest},
+    toolset::Selection,
+};
 
 /// The longest id that is looked at, in bytes.
 const TEXT_MAX: usize = 2_048;
@@ -44,15 +47,15 @@ impl Sealer {
         }
     }
 
-    /// A new id for one owner, of visible ASCII. `nonce` is random.
-    pub fn seal(&self, owner: &Owner, opened: &Opened, nonce: [u8; NONCE]) -> String {
+    /// A new id for one owner at one endpoint, of visible ASCII. `nonce` is random.
+    pub fn seal(&self, owner: &Owner, at: &Selection, opened: &Opened, nonce: [u8; NONCE]) -> String {
         let mut plain = Vec::new();
         plain.extend_from_slice(&owner_digest(owner));
         plain.extend_from_slice(&opened.expires_at.0.to_be_bytes());
         serde_json::to_writer(&mut plain, &opened.peer).expect("a peer always serializes");
         let payload = Payload {
             msg: &plain,
-            aad: PREFIX.as_bytes(),
+            aad: &bound(at),
         };
         let sealed = self
             .key
@@ -64,8 +67,8 @@ impl Sealer {
         )
     }
 
-    /// Opens an id that was made for this owner and is still good.
-    pub fn open(&self, text: &str, owner: &Owner, now: Millis) -> Option<Opened> {
+    /// Opens an id that was made for this owner at this endpoint and is still good.
+    pub fn open(&self, text: &str, owner: &Owner, at: &Selection, now: Millis) -> Option<Opened> {
         if text.len() > TEXT_MAX {
             return None;
         }
@@ -73,7 +76,7 @@ impl Sealer {
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE>()?;
         let payload = Payload {
             msg: sealed,
-            aad: PREFIX.as_bytes(),
+            aad: &bound(at),
         };
         let plain = self.key.decrypt(&XNonce::from(*nonce), payload).ok()?;
         let (for_owner, rest) = plain.split_first_chunk::<OWNER>()?;
@@ -84,6 +87,11 @@ impl Sealer {
         };
         (*for_owner == owner_digest(owner) && now < opened.expires_at).then_some(opened)
     }
+}
+
+/// What an id is bound to besides its owner: a session of one toolset is none of another.
+fn bound(at: &Selection) -> Vec<u8> {
+    [PREFIX, at.name()].concat().into_bytes()
 }
 
 /// Names a session in the store and beside its tasks; no secret, and the id does not follow from it.
@@ -97,6 +105,8 @@ pub(crate) fn key(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use longhaul_mcp::{
         Client,
         edge::{Peer, Version},
@@ -104,6 +114,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::config::Toolset;
 
     fn owner(subject: &str) -> Owner {
         Owner {
@@ -116,7 +127,8 @@ mod tests {
 
     //
     #[test]
-    fn an_id_is_good_for_its_owner_its_time_and_its_keys_only() {
+    fn an_id_is_good_for_its_owner_its_endpoint_its_time_and_its_keys_only() {
+        let all = Selection::all();
         let sealer = Sealer::new(&Keys::derive(1, &[7; 32]));
         let opened = Opened {
             peer: Peer {
@@ -128,23 +140,33 @@ mod tests {
             },
             expires_at: Millis(1_000),
         };
-        let id = sealer.seal(&owner("uid:1"), &opened, [3; NONCE]);
+        let id = sealer.seal(&owner("uid:1"), &all, &opened, [3; NONCE]);
         assert!(id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)));
         let found = sealer
-            .open(&id, &owner("uid:1"), Millis(999))
+            .open(&id, &owner("uid:1"), &all, Millis(999))
             .map(|opened| opened.peer);
         assert_eq!(found, Some(opened.peer));
-        assert!(sealer.open(&id, &owner("uid:1"), Millis(1_000)).is_none());
-        assert!(sealer.open(&id, &owner("uid:2"), Millis(999)).is_none());
+        assert!(sealer.open(&id, &owner("uid:1"), &all, Millis(1_000)).is_none());
+        let toolset = Selection::of(&Arc::new(Toolset {
+            name: "review".to_owned(),
+            ..Toolset::default()
+        }));
+        assert!(sealer.open(&id, &owner("uid:1"), &toolset, Millis(999)).is_none());
+        assert!(sealer.open(&id, &owner("uid:2"), &all, Millis(999)).is_none());
         let others = Sealer::new(&Keys::derive(1, &[8; 32]));
-        assert!(others.open(&id, &owner("uid:1"), Millis(999)).is_none());
+        assert!(others.open(&id, &owner("uid:1"), &all, Millis(999)).is_none());
         for at in 0..id.len() {
             let mut altered = id.clone().into_bytes();
             altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
             let altered = String::from_utf8(altered).expect("ASCII");
             // The last character of base64 may hold bits that say nothing.
             let is_same = altered != id && at + 1 < id.len();
-            assert!(!is_same || sealer.open(&altered, &owner("uid:1"), Millis(999)).is_none());
+            assert!(
+                !is_same
+                    || sealer
+                        .open(&altered, &owner("uid:1"), &all, Millis(999))
+                        .is_none()
+            );
         }
     }
 }

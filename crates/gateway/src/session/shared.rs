@@ -81,7 +81,7 @@ impl Shared {
         place: Option<Place>,
     ) -> Shared {
         let watcher = dispatch.watcher();
-        let changes = Changes::of(dispatch.catalog(), Wanted::ALL);
+        let changes = Changes::of(dispatch.catalog(), &caller.selection, Wanted::ALL);
         let heard = dispatch.hears(&caller, session);
         let leaves = Leaves {
             dispatch: dispatch.clone(),

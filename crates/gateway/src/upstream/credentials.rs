@@ -1,4 +1,5 @@
-//! What stands elsewhere than in the configuration: `env:NAME`, `file:PATH` and `cmd:PROGRAM ARGUMENTS`.
+//! What stands elsewhere than in the configuration: `env:NAME`, `file:PATH` and `cmd:PROGRAM ARGUMENTS`; in the files of
+//! MCP clients, their variables and nothing else.
 //!
 //! Looked up each time that a server is started or reached, so a token that was renewed is found. What was found is
 //! handed on and not kept, and an error never holds it.
@@ -14,6 +15,7 @@ use std::{
 use longhaul_engine::process::{self, Exit, Input, Limits, Lines, Reason, Spec};
 
 use super::stdio::Host;
+use crate::config;
 
 /// The longest value that is read from elsewhere, in bytes.
 const VALUE_MAX: u64 = 64 << 10;
@@ -30,6 +32,8 @@ pub struct Elsewhere<'a> {
     pub folder: &'a Path,
     /// What runs programs.
     pub host: &'a Host,
+    /// The values are of a client's file, in which only variables stand for something.
+    pub is_of_client: bool,
 }
 
 /// Why a value cannot be read. The message names where, and never what.
@@ -38,6 +42,9 @@ pub enum Unreadable {
     /// The variable is not there.
     #[error("the variable `{0}` is not set")]
     Unset(String),
+    /// What an address is once its variables are replaced; it may hold a secret, so it is not repeated.
+    #[error("its address is none, or has a name or a password in it, once its variables are replaced")]
+    NoAddress,
     /// The file cannot be read.
     #[error("cannot read `{}`: {cause}", path.display())]
     File {
@@ -73,6 +80,9 @@ impl Elsewhere<'_> {
     /// # Errors
     /// [`Unreadable`].
     pub async fn value(&self, written: &str) -> Result<String, Unreadable> {
+        if self.is_of_client {
+            return self.text(written);
+        }
         if let Some(name) = written.strip_prefix("env:") {
             return self.variable(name);
         }
@@ -83,6 +93,21 @@ impl Elsewhere<'_> {
             Some(command) => self.printed(command).await,
             None => Ok(written.to_owned()),
         }
+    }
+
+    /// A text that is no secret: as it is written, but for the variables of a client's file.
+    ///
+    /// # Errors
+    /// [`Unreadable::Unset`].
+    pub fn text(&self, written: &str) -> Result<String, Unreadable> {
+        if !self.is_of_client {
+            return Ok(written.to_owned());
+        }
+        let look_up = |name: &str| {
+            let (_, value) = self.env.iter().find(|(own, _)| own == name)?;
+            value.to_str().map(str::to_owned)
+        };
+        config::with_variables(written, self.folder, &look_up).map_err(Unreadable::Unset)
     }
 
     fn variable(&self, name: &str) -> Result<String, Unreadable> {

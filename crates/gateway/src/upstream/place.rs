@@ -17,7 +17,10 @@ use super::{
     http::Remote,
     stdio::{Host, Program},
 };
-use crate::{command, config::Upstream};
+use crate::{
+    command,
+    config::{self, Upstream, with_variables},
+};
 
 /// How a server is reached, as far as the configuration says it.
 #[derive(Clone)]
@@ -42,16 +45,16 @@ impl Where {
             env: &self.env,
             folder: &folder,
             host: &self.host,
+            is_of_client: config.is_of_client,
         };
         if let Some(url) = &config.url {
+            let url = elsewhere.text(url)?;
+            config::address(&url).map_err(|_| Unreadable::NoAddress)?;
             let mut headers = Vec::new();
             for (name, written) in &config.headers.0 {
                 headers.push((name.clone(), elsewhere.value(written).await?));
             }
-            return Ok(Place::Remote(Remote {
-                url: url.clone(),
-                headers,
-            }));
+            return Ok(Place::Remote(Remote { url, headers }));
         }
         let mut env = command::passed(&self.env, &config.env_pass);
         for (name, written) in &config.env.0 {
@@ -59,10 +62,13 @@ impl Where {
             env.retain(|(own, _)| own.as_os_str() != name.as_str());
             env.push((name.into(), value.into()));
         }
-        let words = config.command.0.iter().chain(&config.args);
+        let mut command = Vec::new();
+        for word in config.command.0.iter().chain(&config.args) {
+            command.push(OsString::from(elsewhere.text(word)?));
+        }
         let program = Program {
             server: config.name.clone(),
-            command: words.map(OsString::from).collect(),
+            command,
             cwd: command::absolute(config.cwd.as_ref().unwrap_or(&config.folder)),
             folder,
             env,
@@ -77,7 +83,16 @@ impl Where {
 ///
 /// # Errors
 /// Why it cannot be started.
-pub fn program(server: &Upstream, path: &OsStr) -> Result<PathBuf, Unstartable> {
-    let program = server.command.0.first().ok_or(Unstartable::Empty)?;
-    process::resolve(OsStr::new(program), path, &command::absolute(&server.folder))
+pub fn program(server: &Upstream, env: &[(OsString, OsString)]) -> Result<PathBuf, Unstartable> {
+    let written = server.command.0.first().ok_or(Unstartable::Empty)?;
+    let folder = command::absolute(&server.folder);
+    let look_up = |name: &str| env.iter().find(|(own, _)| own == name).map(|(_, value)| value);
+    let text = |name: &str| look_up(name).and_then(|value| value.to_str()).map(str::to_owned);
+    let program = match server.is_of_client {
+        // One whose variable is not set is shown as it is written.
+        true => with_variables(written, &folder, &text).unwrap_or_else(|_| written.clone()),
+        false => written.clone(),
+    };
+    let path = look_up("PATH").map_or(OsStr::new(""), |path| path);
+    process::resolve(OsStr::new(&program), path, &folder)
 }

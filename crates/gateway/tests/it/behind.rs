@@ -749,3 +749,38 @@ async fn what_is_left_out_is_known_after_a_restart() {
     assert_eq!(known.dropped, defined.dropped);
     assert_eq!((known.dropped_count, known.digest), (1, defined.digest));
 }
+
+#[tokio::test]
+async fn the_values_of_a_client_s_file_are_literal_but_for_its_variables() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
+    let declared = |era: &str| {
+        let env =
+            json!({ "DATABASE_URL": "file:./none.db", "RUN": "cmd:none", "PYTHONDONTWRITEBYTECODE": "1" });
+        json!({ "command": "python3", "args": [script, "stdio", format!("--era={era}")], "env": env })
+    };
+    let file = json!({ "mcpServers": {
+        "good": declared("${LONGHAUL_NONE:-2025}"),
+        "bad": declared("${LONGHAUL_NONE}"),
+        "far": { "url": "ftp://${LONGHAUL_NONE:-hunter2}/mcp" },
+    } });
+    let world = World::behind(&file.to_string(), Settings::default()).await;
+    let settled = |name: &'static str| {
+        let server = world.fleet.server(name).expect("it is configured");
+        let mut state = server.watch_state();
+        async move {
+            let settled = state.wait_for(|state| *state != State::Starting);
+            let settled = tokio::time::timeout(Duration::from_secs(30), settled).await;
+            settled.expect("in time").expect("the server lives").clone()
+        }
+    };
+    assert_eq!(settled("good").await, State::Ready);
+    for (name, expected) in [
+        ("bad", "`LONGHAUL_NONE` is not set"),
+        ("far", "its address is none"),
+    ] {
+        let State::Degraded { why, .. } = settled(name).await else {
+            panic!("{name} was started");
+        };
+        assert!(why.contains(expected) && !why.contains("hunter2"), "{why}");
+    }
+}

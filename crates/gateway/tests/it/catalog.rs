@@ -4,7 +4,7 @@
 use longhaul_engine::tool::Tools as _;
 use longhaul_gateway::{
     catalog::{Beside, Catalog, Entry},
-    config::Prefix,
+    config::{Prefix, Toolset},
 };
 use longhaul_mcp::reply::TaskSupport;
 
@@ -119,4 +119,79 @@ async fn a_change_is_told() {
     changes.borrow_and_update();
     catalog.offer("unknown", vec![tool("log")], Beside::default());
     assert!(!changes.has_changed().expect("it is there"));
+}
+
+/// The listed names of a toolset's tools.
+fn of(catalog: &Catalog, toolset: &str) -> Vec<String> {
+    let selection = catalog.selection(toolset).expect("it is configured");
+    let offered = catalog.now();
+    let tools = offered.of(&selection).entries().iter();
+    tools.map(|entry| entry.listing.name.clone()).collect()
+}
+
+fn with_toolset(tools: &[&str], servers: &[&str], exclude: &[&str]) -> Catalog {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    two(Prefix::Auto, Prefix::Auto).with_toolsets([Toolset {
+        name: "review".to_owned(),
+        tools: texts(tools),
+        servers: texts(servers),
+        exclude: texts(exclude),
+        ..Toolset::default()
+    }])
+}
+
+#[test]
+fn a_tool_is_in_a_toolset_by_its_listed_name_or_with_its_server_s() {
+    let catalog = with_toolset(&["build", "git__l*", "open", "log"], &[], &[]);
+    assert_eq!(of(&catalog, "review"), ["build"]);
+    catalog.offer("git", vec![tool("log"), tool("reset")], Beside::default());
+    catalog.offer("hub", vec![tool("open")], Beside::default());
+    assert_eq!(of(&catalog, "review"), ["build", "log", "open"]);
+    // The name that it shares from now on names neither; the longer one names it as before.
+    catalog.offer("hub", vec![tool("open"), tool("log")], Beside::default());
+    assert_eq!(of(&catalog, "review"), ["build", "git__log", "open"]);
+    assert!(catalog.selection("another").is_none());
+}
+
+#[test]
+fn a_tool_that_is_left_out_stays_out_whatever_its_name_becomes() {
+    let catalog = with_toolset(&["*"], &["git"], &["reset", "hub__*", "build"]);
+    catalog.offer("git", vec![tool("log"), tool("reset")], Beside::default());
+    assert_eq!(of(&catalog, "review"), ["log"]);
+    catalog.offer("hub", vec![tool("reset"), tool("open")], Beside::default());
+    assert_eq!(of(&catalog, "review"), ["log"]);
+    assert!(listed(&catalog).contains(&"git__reset".to_owned()));
+}
+
+#[test]
+fn a_toolset_changes_with_its_own_lists_only() {
+    let catalog = with_toolset(&["hub__open"], &["git"], &[]);
+    let selection = catalog.selection("review").expect("it is configured");
+    let versions = || catalog.now().of(&selection).versions();
+    let first = versions();
+    let beside = |count| Beside {
+        resources: [count; 32],
+        ..Beside::default()
+    };
+    catalog.offer("hub", vec![tool("close")], beside(1));
+    assert_eq!(versions(), first);
+    catalog.offer("hub", vec![tool("close"), tool("open")], beside(2));
+    let second = versions();
+    assert_eq!(
+        (second.tools, second.resources),
+        (first.tools + 1, first.resources)
+    );
+    catalog.offer("git", Vec::new(), beside(3));
+    assert_eq!(versions().resources, second.resources + 1);
+}
+
+#[test]
+fn what_a_toolset_names_in_vain_is_told_to_whoever_wrote_it() {
+    let catalog = with_toolset(&["build", "nothing", "git__*"], &["hub"], &["log"]);
+    let found = catalog.toolsets().remove(0);
+    assert_eq!((found.tools, found.servers), (1, vec!["hub".to_owned()]));
+    assert_eq!(found.unmatched, ["nothing", "git__*", "log"]);
+    catalog.offer("git", vec![tool("log")], Beside::default());
+    let found = catalog.toolsets().remove(0);
+    assert_eq!((found.tools, found.unmatched), (1, vec!["nothing".to_owned()]));
 }

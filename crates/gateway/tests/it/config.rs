@@ -363,7 +363,7 @@ fn a_wrong_variable_is_named() {
         "LONGHAUL_TASKS__HELD_MAX: must be a whole number, not the text `x`\n\
          LONGHAUL_TASKS__OPENMAX: no setting has this name; did you mean `LONGHAUL_TASKS__OPEN_MAX`?\n\
          LONGHAUL_TASKS__TTL: `ttl` must be a duration such as `90s`, `15m`, `30d` or `PT12H`, not the text `soon`\n\
-         LONGHAUL_TOOLS__T__COMMAND: tools and servers are declared in the configuration file only, never in the environment"
+         LONGHAUL_TOOLS__T__COMMAND: tools, servers and toolsets are declared in the configuration file only, never in the environment"
     );
 }
 

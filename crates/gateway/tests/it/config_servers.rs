@@ -1,4 +1,4 @@
-//! The servers of a configuration as their users declare them: in our own file, and in those of MCP clients.
+//! The servers and toolsets of a configuration, as their users declare them in our own file.
 
 use longhaul_core::Span;
 use longhaul_gateway::config::{Adoption, Config, Isolation, OnCrash, Prefix, Protocol};
@@ -79,54 +79,6 @@ promote_after = "0s"
 }
 
 #[test]
-fn a_client_s_file_is_read_as_it_is() {
-    let json = r#"{
-      "mcpServers": {
-        "memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"], "env": {"A": "1"}},
-        "My Server!": {"type": "http", "url": "https://example.org/mcp", "headers": {"X-Key": "k"}},
-        "old": {"type": "sse", "url": "https://example.org/sse", "autoApprove": ["x"]},
-        "off": {"command": "false", "disabled": true}
-      },
-      "theme": "dark"
-    }"#;
-    let read = read(&[(".mcp.json", json)], &[]).expect("a client's file");
-    let config = read.config;
-    let memory = &config.servers["memory"];
-    assert_eq!(memory.command.0, ["npx"]);
-    assert_eq!(memory.args, ["-y", "@modelcontextprotocol/server-memory"]);
-    assert_eq!(memory.env.0["A"], "1");
-    assert_eq!(
-        config.servers["My-Server-"].url.as_deref(),
-        Some("https://example.org/mcp")
-    );
-    assert_eq!(config.servers_in_order().len(), 3);
-    let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        warnings,
-        [
-            ".mcp.json: `autoApprove` of server `old` means nothing here and is passed over",
-            ".mcp.json: server `old` is of the type `sse`, a transport of 2024 that is not spoken here; its address is \
-             tried with Streamable HTTP",
-        ]
-    );
-}
-
-#[test]
-fn a_client_s_file_can_be_included() {
-    let config = loaded(&[
-        (
-            "longhaul.toml",
-            "include = [\"mcp.json\"]\n[tools.t]\ndescription = \"d\"\ncommand = [\"true\"]\n",
-        ),
-        (
-            "mcp.json",
-            r#"{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}"#,
-        ),
-    ]);
-    assert!(config.tools.contains_key("t") && config.servers.contains_key("time"));
-}
-
-#[test]
 fn what_is_wrong_with_a_server_is_said_with_its_place() {
     wrong(
         "[servers.a]\n",
@@ -172,6 +124,58 @@ fn servers_are_declared_in_files_only() {
     .expect_err("not from the environment");
     assert_eq!(
         problems,
-        "LONGHAUL_SERVERS__X__COMMAND: tools and servers are declared in the configuration file only, never in the environment"
+        "LONGHAUL_SERVERS__X__COMMAND: tools, servers and toolsets are declared in the configuration file only, never in the environment"
+    );
+}
+
+#[test]
+fn a_toolset_names_what_there_is() {
+    let files = [(
+        "longhaul.toml",
+        r#"
+[tools.lint]
+description = "d"
+command = ["true"]
+[servers.git]
+command = ["x"]
+[toolsets.review]
+tools = ["lint", "git__*", "log", "hub__log"]
+servers = ["git"]
+exclude = ["*reset*"]
+description = "For reviewers."
+instructions = "Change nothing."
+"#,
+    )];
+    let read = read(&files, &[]).expect("a good configuration");
+    let review = &read.config.toolsets["review"];
+    assert_eq!(
+        (review.name.as_str(), review.servers.as_slice()),
+        ("review", ["git".to_owned()].as_slice())
+    );
+    assert_eq!(review.instructions.as_deref(), Some("Change nothing."));
+    // What `log` is may be known once `git` was reached.
+    let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        ["longhaul.toml:7:11: `hub__log` of toolset `review` fits no tool: no server is named `hub`"]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_toolset_is_said_with_its_place() {
+    wrong(
+        "[servers.git]\ncommand = [\"x\"]\n[toolsets.a]\nservers = [\"gti\"]\n[toolsets.b]\n[toolsets.c__d]\ntools = [\"x\"]\n",
+        "longhaul.toml:3:11: toolset `a` names the server `gti`, which is none; did you mean `git`?\n\
+         longhaul.toml:5:11: toolset `b` is empty: name `tools` or `servers` of it\n\
+         longhaul.toml:6:11: `c__d` cannot name a toolset: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row",
+    );
+    let files = [(
+        "longhaul.toml",
+        "[tools.lint]\ndescription = \"d\"\ncommand = [\"true\"]\n[toolsets.a]\ntools = [\"lin\"]\n",
+    )];
+    let read = read(&files, &[]).expect("a good configuration");
+    assert_eq!(
+        read.warnings[0].to_string(),
+        "longhaul.toml:4:11: `lin` of toolset `a` fits no tool: no command has such a name; did you mean `lint`?"
     );
 }

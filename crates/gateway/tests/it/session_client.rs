@@ -137,6 +137,15 @@ impl<'a> SessionClient<'a> {
         send(self.world, request).await.0
     }
 
+    /// A client that names this session at another endpoint.
+    pub(crate) fn elsewhere<'b>(&self, world: &'b World) -> SessionClient<'b> {
+        SessionClient {
+            world,
+            id: self.id.clone(),
+            initialized: self.initialized.clone(),
+        }
+    }
+
     pub(crate) async fn answer(&self, question: &Value, result: Value) -> u16 {
         let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
         self.post(&answer).await.status

@@ -153,10 +153,16 @@ impl World {
         known: &dyn Fn(&str) -> Option<Definitions>,
     ) -> World {
         choose_fault();
-        let loaded = crate::config::read(&[("/longhaul.toml", config)], &[]).expect("a configuration");
+        // JSON is the file of a client.
+        let file = match config.starts_with('{') {
+            true => "/.mcp.json",
+            false => "/longhaul.toml",
+        };
+        let loaded = crate::config::read(&[(file, config)], &[]).expect("a configuration");
         let servers = loaded.config.servers_in_order().into_iter();
         let servers = servers.map(|server| (server.name.clone(), server.prefix));
-        let catalog = Arc::new(Catalog::new(Vec::new()).with_servers(servers));
+        let catalog = Catalog::new(Vec::new()).with_servers(servers);
+        let catalog = Arc::new(catalog.with_toolsets(loaded.config.toolsets.values().cloned()));
         let engine = Engine::new(store, options(), Arc::clone(&catalog) as _);
         engine.start().await.expect("memory starts");
         let spool = tempfile::tempdir().expect("a directory");
@@ -188,6 +194,24 @@ impl World {
             router,
             open: watch::Sender::new(false),
             _spool: Some(spool),
+        }
+    }
+
+    /// The same gateway, whose clients all speak to the endpoint of this toolset.
+    pub(crate) fn at(&self, toolset: &str) -> World {
+        let path = format!("/mcp/{toolset}");
+        let router = self.router.clone();
+        let router = router.map_request(move |mut request: Request<HttpBody>| {
+            *request.uri_mut() = path.parse().expect("a path");
+            request
+        });
+        World {
+            dispatch: self.dispatch.clone(),
+            runner: self.runner,
+            fleet: self.fleet.clone(),
+            router: Router::new().fallback_service(router),
+            open: self.open.clone(),
+            _spool: None,
         }
     }
 

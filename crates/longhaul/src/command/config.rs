@@ -89,6 +89,7 @@ fn show(common: &Common) -> Outcome {
         .into_iter()
         .map(|server| server.name.as_str())
         .collect();
+    let toolsets: Vec<&String> = loaded.config.toolsets.keys().collect();
     let shown: Vec<Shown> = config::reference()
         .iter()
         // A tool's settings are in its own file, as it was written; here are those that every server has.
@@ -97,7 +98,8 @@ fn show(common: &Common) -> Outcome {
         .collect();
     if common.json {
         say_json(
-            &serde_json::json!({ "files": loaded.files, "settings": shown, "tools": tools, "servers": servers }),
+            &serde_json::json!({ "files": loaded.files, "settings": shown, "tools": tools, "servers": servers,
+                "toolsets": toolsets }),
         )?;
         return Ok(Exit::Done);
     }
@@ -109,6 +111,9 @@ fn show(common: &Common) -> Outcome {
     }
     for server in servers {
         say(line(&format!("servers.{server}")));
+    }
+    for toolset in toolsets {
+        say(line(&format!("toolsets.{toolset}")));
     }
     Ok(Exit::Done)
 }
@@ -145,18 +150,21 @@ impl Shown {
 }
 
 fn written(files: &[std::path::PathBuf]) -> Result<Vec<(String, toml::Table)>, Failure> {
-    files
-        .iter()
-        .map(|file| {
-            let shown = file.display().to_string();
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
-            let table = text
-                .parse()
-                .map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
-            Ok((shown, table))
-        })
-        .collect()
+    // The files of clients have no settings.
+    let own = files.iter().filter(|file| {
+        file.extension()
+            .is_none_or(|extension| !extension.eq_ignore_ascii_case("json"))
+    });
+    own.map(|file| {
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
+        let table = text
+            .parse()
+            .map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
+        Ok((shown, table))
+    })
+    .collect()
 }
 
 /// `scheme://user:password@host` without the password.

@@ -29,6 +29,9 @@ pub(crate) async fn doctor(common: &Common) -> Outcome {
             if let (None, Some(loaded)) = (&health, &loaded) {
                 rows.push(address(loaded));
             }
+            if health.is_some() {
+                toolsets(&state, &mut rows).await;
+            }
         }
     }
     rows.push(subreaper());
@@ -235,6 +238,25 @@ async fn server(state: &State, rows: &mut Vec<Row>) -> Option<Health> {
     }
 }
 
+/// What each toolset has at the server that runs.
+async fn toolsets(state: &State, rows: &mut Vec<Row>) {
+    let listed = match Client::new(state.socket()).servers().await {
+        Ok(listed) => listed,
+        Err(failure) => return rows.push(broken("toolset", failure)),
+    };
+    for toolset in &listed.toolsets {
+        let found = screen::toolset(toolset);
+        rows.push(match toolset.unmatched.as_slice() {
+            [] => row("toolset", found),
+            unmatched => odd(
+                "toolset",
+                format!("{found}; these fit no tool: {}", line(&unmatched.join(", "))),
+                "longhaul servers has what is listed; a server that was not reached yet lists nothing",
+            ),
+        });
+    }
+}
+
 /// Whether the address is free, when no server of ours holds it.
 fn address(loaded: &Loaded) -> Row {
     let bind = loaded.config.server.bind;
@@ -299,12 +321,13 @@ fn programs(loaded: &Loaded, rows: &mut Vec<Row>) {
             }
         }
     }
+    let env: Vec<_> = std::env::vars_os().collect();
     for server in loaded.config.servers_in_order() {
         let Some(program) = server.command.0.first() else {
             continue;
         };
         let name = line(&server.name);
-        match upstream::place::program(server, &path) {
+        match upstream::place::program(server, &env) {
             Ok(found) => rows.push(row("server", format!("{name}: {}", found.display()))),
             Err(error) => rows.push(broken(
                 "server",

@@ -27,7 +27,7 @@ use longhaul_gateway::{
     dispatch,
     local::socket::{self, Claim},
     server::{self, Control, End, Listen, Server, Setup},
-    stdio,
+    stdio::{self, Stdio},
     upstream::{
         self,
         fleet::{self, Fleet},
@@ -37,6 +37,7 @@ use longhaul_store::Runner;
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
     task::JoinHandle,
 };
 use tracing_appender::rolling::{self, Rotation};
@@ -87,6 +88,12 @@ pub(crate) fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failur
     if let Some(bind) = flags.bind {
         loaded.config.server.bind = bind;
         loaded.binds = true;
+    }
+    if let Some(toolset) = &flags.toolset
+        && !loaded.config.toolsets.contains_key(toolset)
+    {
+        return Err(Failure::usage(format!("no toolset is named `{}`", line(toolset)))
+            .fix("[toolsets.NAME] in the configuration declares one"));
     }
     let state = State::find(common)?;
     directory(&state.dir)?;
@@ -209,7 +216,14 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         // What is in memory only ends with the process.
         idle_exit: (flags.background && config.store.url != "memory")
             .then(|| Duration::from_millis(config.server.idle_exit.0)),
-        stdio: flags.stdio,
+        stdio: flags
+            .stdio
+            .then(|| match &flags.toolset {
+                // It was looked for before anything began.
+                Some(toolset) => server.control().stdio.of_toolset(toolset),
+                None => Some(server.control().stdio),
+            })
+            .flatten(),
     };
     let ended = run(engine, server, life, told).await;
     fleet.close().await;
@@ -247,8 +261,8 @@ struct Life {
     drain: Duration,
     /// After how long without anybody who needs it; `None` for never.
     idle_exit: Option<Duration>,
-    /// With standard input.
-    stdio: bool,
+    /// With standard input, whose client is served by this.
+    stdio: Option<Stdio>,
 }
 
 /// Serves and waits for the end.
@@ -260,7 +274,7 @@ async fn run(engine: Engine, server: Server, life: Life, told: Option<Told>) -> 
         |error: &dyn std::fmt::Display| Failure::fault(format!("the server stopped serving: {error}"));
     let mut client = life
         .stdio
-        .then(|| tokio::spawn(standard_streams(control.clone())));
+        .map(|stdio| tokio::spawn(standard_streams(stdio, control.end.subscribe())));
     let mut make_way = control.asked_to_make_way.clone();
     let mut fenced = false;
     tokio::select! {
@@ -333,18 +347,14 @@ async fn drain(engine: &Engine, told: &mut Told, wait: Duration) {
 }
 
 /// Serves the standard streams until their client has left.
-async fn standard_streams(control: Control) {
-    let mut end = control.end.subscribe();
+async fn standard_streams(stdio: Stdio, mut end: watch::Receiver<End>) {
     let closing = async move {
         // A sender that is gone is an end, too.
         let _ = end.wait_for(|end| *end != End::No).await;
     };
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let client = stdio::Peer::Client;
-    let ended = control
-        .stdio
-        .serve(input, output, client, closing, LAST_REQUESTS)
-        .await;
+    let ended = stdio.serve(input, output, client, closing, LAST_REQUESTS).await;
     tracing::debug!(?ended, "the client at the standard streams is served no more");
 }
 
@@ -519,7 +529,10 @@ fn catalog(config: &Config, host: &Arc<Host>) -> Result<Catalog, Failure> {
         .collect();
     let servers = config.servers_in_order().into_iter();
     let servers = servers.map(|server| (server.name.clone(), server.prefix));
-    Ok(Catalog::new(entries?).with_servers(servers))
+    let toolsets = config.toolsets.values().cloned();
+    Ok(Catalog::new(entries?)
+        .with_servers(servers)
+        .with_toolsets(toolsets))
 }
 
 /// Ends what a dead runner's tasks left behind, and says of which nothing is left; called on a thread that may

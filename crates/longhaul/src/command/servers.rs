@@ -31,11 +31,17 @@ async fn list(common: &Common) -> Outcome {
     for text in screen::servers(&listed.servers, screen::width()) {
         say(text);
     }
+    for toolset in &listed.toolsets {
+        say(format!("toolset {}", screen::toolset(toolset)));
+    }
     Ok(Exit::Done)
 }
 
 async fn show(common: &Common, name: &str) -> Outcome {
     let listed = background::client(common)?.servers().await?;
+    let toolsets = listed.toolsets.into_iter();
+    let toolsets = toolsets.filter(|toolset| toolset.servers.iter().any(|server| server == name));
+    let toolsets: Vec<String> = toolsets.map(|toolset| toolset.name).collect();
     let found = listed.servers.into_iter().find(|server| server.name == name);
     let server = found.ok_or_else(|| {
         Failure::new(
@@ -45,7 +51,11 @@ async fn show(common: &Common, name: &str) -> Outcome {
         )
         .fix("longhaul servers")
     })?;
-    print(common, &server)
+    print(common, &server)?;
+    if !common.json && !toolsets.is_empty() {
+        say(format!("{:<11} {}", "toolsets", line(&toolsets.join(", "))));
+    }
+    Ok(Exit::Done)
 }
 
 async fn restart(common: &Common, name: &str) -> Outcome {

@@ -101,7 +101,7 @@ async fn connect(
         sleep(wait.min(TRY_AGAIN_MAX)).await;
     }
     let server = background::reach_quietly(common).await?;
-    server.stdio(flags.hold, key).await
+    server.stdio(flags, key).await
 }
 
 /// Which side of a pipe ended.

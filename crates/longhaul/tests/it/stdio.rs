@@ -3,6 +3,7 @@
 mod framing;
 mod life;
 mod pipes;
+mod toolsets;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

@@ -362,7 +362,7 @@ async fn what_cannot_be_used_is_told_without_its_secrets() {
         .map(|error| error.to_string())
     };
     let url = open("ftp://example.org", "a", "b").expect("it is refused");
-    assert_eq!(url, "`ftp://example.org` is no http or https URL");
+    assert_eq!(url, "its address is no http or https URL");
     let header = open("https://example.org", "Authorization", "secret\n").expect("it is refused");
     assert!(
         header.contains("`Authorization`") && !header.contains("secret"),

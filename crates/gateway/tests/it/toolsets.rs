@@ -1,0 +1,242 @@
+//! The endpoint of a toolset, as clients of every generation meet it: what it shows works as everywhere, and the rest
+//! is not there.
+
+use std::time::Duration;
+
+use axum::{body::Body as HttpBody, http::Request};
+use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use serde_json::{Value, json};
+
+use crate::{
+    session_client::SessionClient,
+    support::{Client, World},
+};
+
+const TOOLSETS: &str = r#"
+[toolsets.review]
+tools = ["one__*", "two__late"]
+exclude = ["*hang*"]
+instructions = "Review, and change nothing."
+[toolsets.second]
+servers = ["two"]
+"#;
+
+/// Two servers that define the same, and two toolsets of them.
+async fn world() -> World {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
+    let server = |name: &str, era: &str| {
+        format!(
+            "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
+             env.PYTHONDONTWRITEBYTECODE = \"1\"\npromote_after = \"0s\"\n"
+        )
+    };
+    let config = [server("one", "2025"), server("two", "2026"), TOOLSETS.to_owned()].concat();
+    let world = World::behind(&config, Settings::default()).await;
+    for server in world.fleet.servers() {
+        let mut state = server.watch_state();
+        let ready = state.wait_for(|state| *state == State::Ready);
+        let ready = tokio::time::timeout(Duration::from_secs(30), ready).await;
+        ready.expect("in time").expect("the server lives");
+    }
+    world
+}
+
+fn names(listed: &Value, list: &str) -> Vec<String> {
+    let listed = listed[list]
+        .as_array()
+        .unwrap_or_else(|| panic!("no list: {listed}"));
+    let names = listed
+        .iter()
+        .map(|item| item["name"].as_str().expect("a name").to_owned());
+    names.collect()
+}
+
+fn said(result: &Value) -> &str {
+    result["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no text: {result}"))
+}
+
+#[tokio::test]
+async fn a_toolset_shows_its_tools_to_clients_of_every_generation() {
+    let world = world().await;
+    let review = world.at("review");
+    let stateless = review
+        .rpc(&Client::without_tasks(), "tools/list", json!({}))
+        .await;
+    let session = SessionClient::open(&review).await;
+    let in_session = session.request("tools/list", json!({})).await;
+    for listed in [stateless.result(), &in_session["result"]] {
+        let names = names(listed, "tools");
+        assert!(names.contains(&"one__echo".to_owned()), "{names:?}");
+        assert!(names.contains(&"two__late".to_owned()), "{names:?}");
+        let others = names.iter().filter(|name| name.starts_with("two__")).count();
+        assert_eq!(others, 1, "{names:?}");
+        assert!(!names.iter().any(|name| name.contains("hang")), "{names:?}");
+        // A task can be waited for everywhere.
+        assert!(names.contains(&"longhaul_wait".to_owned()), "{names:?}");
+    }
+    let all = world.rpc(&Client::without_tasks(), "tools/list", json!({})).await;
+    assert!(names(all.result(), "tools").contains(&"two__echo".to_owned()));
+}
+
+#[tokio::test]
+async fn a_tool_outside_is_answered_as_one_that_does_not_exist() {
+    let world = world().await;
+    let review = world.at("review");
+    let (outside, absent) = ("two__echo", "two__ecco");
+    for client in [Client::without_tasks(), Client::with_tasks()] {
+        let replies = [
+            review.call(&client, outside, json!({})).await,
+            review.call(&client, absent, json!({})).await,
+        ];
+        let [outside, absent] =
+            replies.map(|reply| (reply.status, reply.body.to_string().replace(outside, absent)));
+        assert_eq!(outside, absent);
+    }
+    let session = SessionClient::open(&review).await;
+    let mut replies = Vec::new();
+    for tool in [outside, absent] {
+        let reply = session
+            .request("tools/call", json!({ "name": tool, "arguments": {} }))
+            .await;
+        assert!(reply["error"].is_object(), "{reply}");
+        replies.push(reply.to_string().replace(outside, absent));
+    }
+    assert_eq!(replies[0], replies[1]);
+    let echoed = world
+        .call(&Client::without_tasks(), outside, json!({ "a": 1 }))
+        .await;
+    assert_eq!(said(echoed.result()), r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn a_tool_inside_is_called_and_its_task_is_its_owner_s_at_every_endpoint() {
+    let world = world().await;
+    let review = world.at("review");
+    let created = review
+        .call(&Client::with_tasks(), "two__late", json!({ "seconds": 0.1 }))
+        .await;
+    assert_eq!(created.result()["resultType"], "task", "{}", created.body);
+    let id = created.result()["taskId"].as_str().expect("an id").to_owned();
+    for endpoint in [&world, &review, &world.at("second")] {
+        let task = endpoint.until(&id, "completed").await;
+        assert_eq!(said(&task["result"]), "late");
+        let session = SessionClient::open(endpoint).await;
+        let result = session.request("tasks/result", json!({ "taskId": id })).await;
+        assert_eq!(said(&result["result"]), "late", "{result}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_resources_and_instructions_come_with_whole_servers() {
+    let world = world().await;
+    let second = world.at("second");
+    let session = SessionClient::open(&second).await;
+    let instructions = session.initialized["instructions"].as_str().expect("text");
+    assert!(instructions.contains("Of the server `two`"), "{instructions}");
+    assert!(!instructions.contains("`one`"), "{instructions}");
+    // The names are those of the whole.
+    let prompts = session.request("prompts/list", json!({})).await;
+    let own = names(&prompts["result"], "prompts");
+    assert!(
+        !own.is_empty() && own.iter().all(|name| name.starts_with("two__")),
+        "{own:?}"
+    );
+    let outside = second
+        .rpc(
+            &Client::without_tasks(),
+            "prompts/get",
+            json!({ "name": "one__greet" }),
+        )
+        .await;
+    assert_eq!(outside.body["error"]["message"], "Unknown prompt: one__greet");
+    let resources = second
+        .rpc(&Client::without_tasks(), "resources/list", json!({}))
+        .await;
+    let listed = resources.result()["resources"].as_array().expect("a list").len();
+    let all = world
+        .rpc(&Client::without_tasks(), "resources/list", json!({}))
+        .await;
+    assert_eq!(
+        all.result()["resources"].as_array().expect("a list").len(),
+        2 * listed
+    );
+    let read = second
+        .rpc(
+            &Client::without_tasks(),
+            "resources/read",
+            json!({ "uri": "fixture://one" }),
+        )
+        .await;
+    assert_eq!(read.result()["contents"][0]["text"], "one", "{}", read.body);
+}
+
+#[tokio::test]
+async fn a_toolset_of_tools_alone_has_nothing_beside_them() {
+    let world = world().await;
+    let review = world.at("review");
+    let session = SessionClient::open(&review).await;
+    let capabilities = &session.initialized["capabilities"];
+    assert!(
+        capabilities["prompts"].is_null() && capabilities["resources"].is_null(),
+        "{capabilities}"
+    );
+    let instructions = session.initialized["instructions"].as_str().expect("text");
+    assert!(
+        instructions.ends_with("Review, and change nothing."),
+        "{instructions}"
+    );
+    let prompts = session.request("prompts/list", json!({})).await;
+    assert_eq!(prompts["error"]["code"], -32601, "{prompts}");
+    let found = review
+        .rpc(&Client::without_tasks(), "server/discover", json!({}))
+        .await;
+    assert!(
+        found.result()["capabilities"]["prompts"].is_null(),
+        "{}",
+        found.body
+    );
+    for uri in ["fixture://one", "nowhere://one"] {
+        let read = review
+            .rpc(&Client::without_tasks(), "resources/read", json!({ "uri": uri }))
+            .await;
+        assert_eq!(read.code(), -32601, "{}", read.body);
+    }
+}
+
+// A-25
+#[tokio::test]
+async fn a_session_of_one_toolset_is_unknown_at_another() {
+    let world = world().await;
+    let (review, second) = (world.at("review"), world.at("second"));
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    for (own, others) in [(&review, [&world, &second]), (&world, [&review, &second])] {
+        let session = SessionClient::open(own).await;
+        for other in others {
+            let there = session.elsewhere(other);
+            assert_eq!(there.post(&ping).await.status, 404);
+            assert_eq!(there.end().await, 404);
+        }
+        assert_eq!(session.post(&ping).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_toolset_that_is_none_is_not_found() {
+    let world = world().await;
+    for endpoint in ["another", "review%2F", "REVIEW"] {
+        let nowhere = world.at(endpoint);
+        let reply = nowhere
+            .rpc(&Client::without_tasks(), "tools/list", json!({}))
+            .await;
+        assert_eq!(reply.status, 404);
+        let message = reply.body["error"]["message"].as_str().expect("a text");
+        assert!(message.starts_with("There is no toolset `"), "{message}");
+        let get = Request::get("/mcp").header("host", crate::support::ADDRESS);
+        let (status, _) = nowhere
+            .send(get.body(HttpBody::empty()).expect("a request"))
+            .await;
+        assert_eq!(status, 404);
+    }
+}
