@@ -39,4 +39,6 @@ pub use definitions::Definitions;
 pub use outcome::{Event, Failed, Outcome, Request, Unsent};
 pub use question::Question;
 pub use reason::Reason;
-pub use server::{Caller, Isolation, Server, Spec, State};
+pub use server::{Caller, Server, Spec, State, Times};
+
+pub use crate::config::Isolation;

@@ -24,6 +24,7 @@ pub use self::pace::{BURST, FLOOD_TIME, PER_SECOND};
 use self::waiting::{Hears, Ticket, Told, Waiting};
 use super::{
     dial::Ours,
+    http::{Credentials, Remote},
     link::{Inlet, Lost, Outlet, Why, at},
     outcome::{Event, Outcome, Request, Unsent},
     question::Questions,
@@ -214,6 +215,16 @@ impl Connection {
     /// Begins to end it, without waiting for that.
     pub fn shut(&self) {
         self.inner.close(Why::Closed);
+    }
+
+    /// What it shows to a URL with each request.
+    pub(super) fn credentials(&self) -> Credentials {
+        self.inner.outlet.credentials()
+    }
+
+    /// From here on it shows what stands in `remote`.
+    pub(super) fn renew(&self, remote: &Remote) {
+        self.inner.outlet.renew(remote);
     }
 
     /// The end of the server's standard error so far.

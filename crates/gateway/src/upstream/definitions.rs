@@ -3,7 +3,7 @@
 //! Called by `server` after each dial and each change. A list of tools that cannot be fetched is a failure; the
 //! other lists are empty then.
 
-use std::{future::pending, time::Duration};
+use std::{fmt, future::pending, time::Duration};
 
 use longhaul_mcp::{
     canon::{self, Digest},
@@ -16,16 +16,16 @@ use longhaul_mcp::{
     frame::{Obj, Raw},
     scan::Refused,
 };
-
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     connection::Connection,
-    outcome::{Outcome, Request},
-    server::{Caller, Server},
+    outcome::{Failed, Outcome, Request},
+    server::{Caller, Server, Times},
 };
 
-/// How long one page of a list may take.
+/// How long a request about a subscription may take.
 pub const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// What one server defines.
@@ -94,14 +94,33 @@ impl From<Dropped> for LeftOut {
     }
 }
 
-/// Why the definitions could not be fetched.
+/// Why a list could not be fetched.
 #[derive(Debug, thiserror::Error)]
-#[error("list its {what}: {why}")]
+#[error("{why}")]
 pub struct Unlisted {
-    what: &'static str,
     why: String,
     /// The server does not answer any more.
-    pub(super) in_vain: bool,
+    pub(super) is_silent: bool,
+    /// The server wants other credentials.
+    pub(super) is_refused: bool,
+}
+
+impl Unlisted {
+    fn because(why: impl fmt::Display) -> Unlisted {
+        Unlisted {
+            why: why.to_string(),
+            is_silent: false,
+            is_refused: false,
+        }
+    }
+
+    fn of(outcome: &Outcome) -> Unlisted {
+        Unlisted {
+            why: outcome.why(),
+            is_silent: matches!(outcome, Outcome::TimedOut),
+            is_refused: matches!(outcome, Outcome::Failed(Failed::Status(401 | 403))),
+        }
+    }
 }
 
 impl Definitions {
@@ -109,22 +128,18 @@ impl Definitions {
     ///
     /// # Errors
     /// The list of tools cannot be fetched.
-    pub async fn fetch(connection: &Connection) -> Result<(Definitions, Ages), Unlisted> {
+    pub async fn fetch(connection: &Connection, times: &Times) -> Result<(Definitions, Ages), Unlisted> {
+        let until = Instant::now() + times.lists;
         let spoken = connection.spoken().clone();
         let offers = spoken.offers();
         let mut tools = Listing::default();
         let mut tools_age = Age::default();
         if offers.tools {
-            list(connection, "tools/list", PAGE_TIME_MAX, |page| {
+            let fetched = list(connection, "tools/list", times.request, |page| {
                 tools_age.add(page);
                 tools.add(page).map_err(|bad| bad.to_string())
-            })
-            .await
-            .map_err(|(why, in_vain)| Unlisted {
-                what: "tools",
-                why,
-                in_vain,
-            })?;
+            });
+            in_time(until, fetched).await?;
         }
         let mut lists =
             [Of::Prompts, Of::Resources, Of::Templates].map(|of| (of, Items::new(of), Age::default()));
@@ -137,12 +152,12 @@ impl Definitions {
                 continue;
             }
             let method = of.method().as_str();
-            let fetched = list(connection, method, PAGE_TIME_MAX, |page| {
+            let fetched = list(connection, method, times.request, |page| {
                 age.add(page);
                 items.add(page).map_err(|bad| bad.to_string())
             });
-            if let Err((why, _)) = fetched.await {
-                tracing::info!(method, why, "a server's list is cut short");
+            if let Err(why) = in_time(until, fetched).await {
+                tracing::info!(method, %why, "a server's list is cut short");
             }
         }
         let [prompts, resources, templates] = lists.map(|(_, items, age)| (items.items, age.0));
@@ -154,14 +169,8 @@ impl Definitions {
         };
         let left_out = tools.dropped.into_iter().map(LeftOut::from).collect();
         let dropped = (left_out, tools.dropped_count);
-        let definitions =
-            Definitions::new(spoken, tools.tools, dropped, prompts.0, resources.0, templates.0);
-        let definitions = definitions.map_err(|refused| Unlisted {
-            what: "tools",
-            why: refused.to_string(),
-            in_vain: false,
-        })?;
-        Ok((definitions, ages))
+        let definitions = Definitions::new(spoken, tools.tools, dropped, prompts.0, resources.0, templates.0);
+        Ok((definitions.map_err(Unlisted::because)?, ages))
     }
 
     fn new(
@@ -270,14 +279,29 @@ impl Asked for (&Server, &Caller) {
     }
 }
 
-/// Fetches the pages of a list from `asked`, until the last; each may take `page_time`. An error says whether the server
-/// does not answer any more.
+/// What all lists of a server have left of their time.
+async fn in_time(
+    until: Instant,
+    fetched: impl Future<Output = Result<(), Unlisted>>,
+) -> Result<(), Unlisted> {
+    timeout_at(until, fetched).await.unwrap_or_else(|_late| {
+        Err(Unlisted {
+            is_silent: true,
+            ..Unlisted::because("they did not end in time (`lists_timeout`)")
+        })
+    })
+}
+
+/// Fetches the pages of a list from `asked`, until the last; each may take `page_time`.
+///
+/// # Errors
+/// The first page that could not be had, or not be read.
 pub(crate) async fn list(
     asked: &impl Asked,
     method: &str,
     page_time: Duration,
     mut add: impl FnMut(&Raw) -> Result<Option<String>, String>,
-) -> Result<(), (String, bool)> {
+) -> Result<(), Unlisted> {
     let mut cursor: Option<String> = None;
     loop {
         let params = cursor.map(|cursor| {
@@ -293,9 +317,9 @@ pub(crate) async fn list(
         };
         let outcome = asked.ask(request).await;
         let Outcome::Came(Came::Complete(page)) = outcome else {
-            return Err((outcome.why(), matches!(outcome, Outcome::TimedOut)));
+            return Err(Unlisted::of(&outcome));
         };
-        cursor = add(&page).map_err(|why| (why, false))?;
+        cursor = add(&page).map_err(Unlisted::because)?;
         if cursor.is_none() {
             return Ok(());
         }

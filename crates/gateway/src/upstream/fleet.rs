@@ -18,12 +18,12 @@ use super::{
     dial::{LookUp, Ours, Place},
     offer::{Changed, Offering},
     place::Where,
-    server::{self, Server, Spec, State},
+    server::{self, Server, Spec, State, Times},
     stdio::Host,
 };
 use crate::{
     catalog::Catalog,
-    config::{Config, Isolation, Protocol, Upstream},
+    config::{Config, Protocol, Upstream},
 };
 
 /// How long a restart waits for the server to be reached or not.
@@ -210,14 +210,15 @@ impl Setup<'_> {
                 Protocol::Sessions => Choice::Only(Kind::Sessions),
                 Protocol::Stateless => Choice::Only(Kind::Stateless),
             },
-            isolation: match config.isolation {
-                Isolation::Session => server::Isolation::Session,
-                Isolation::Principal => server::Isolation::Principal,
-                Isolation::Shared => server::Isolation::Shared,
-                Isolation::Call => server::Isolation::Call,
-            },
+            isolation: config.isolation,
             processes_max: config.processes_max as usize,
-            idle_stop: Duration::from_millis(config.idle_stop.0),
+            times: Times {
+                idle_stop: Duration::from_millis(config.idle_stop.0),
+                keep_idle: Duration::from_millis(config.keep_idle.0),
+                wait: Duration::from_millis(config.wait_timeout.0),
+                request: Duration::from_millis(config.request_timeout.0),
+                lists: Duration::from_millis(config.lists_timeout.0),
+            },
             ours: Ours {
                 dial_max: Duration::from_millis(config.start_timeout.0),
                 // A form can be filled in elsewhere by whoever called (C-29); a model and roots are their client's own.

@@ -89,15 +89,7 @@ pub fn open(remote: &Remote) -> Result<(Outlet, Inlet), Unusable> {
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
         .ok_or(Unusable::Url)?;
-    let mut headers = HeaderMap::new();
-    for (name, value) in &remote.headers {
-        let pair = HeaderName::try_from(name)
-            .ok()
-            .zip(HeaderValue::try_from(value).ok());
-        let (name, mut value) = pair.ok_or_else(|| Unusable::Header(name.clone()))?;
-        value.set_sensitive(true);
-        headers.append(name, value);
-    }
+    let headers = headers(remote)?;
     let client = client(&url).map_err(Unusable::Client)?;
     let (heard, hearing) = mpsc::channel(HEARD_MAX);
     let outlet = Outlet {
@@ -107,6 +99,19 @@ pub fn open(remote: &Remote) -> Result<(Outlet, Inlet), Unusable> {
         }),
     };
     Ok((outlet.clone(), Inlet { outlet, hearing }))
+}
+
+fn headers(remote: &Remote) -> Result<HeaderMap, Unusable> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &remote.headers {
+        let pair = HeaderName::try_from(name)
+            .ok()
+            .zip(HeaderValue::try_from(value).ok());
+        let (name, mut value) = pair.ok_or_else(|| Unusable::Header(name.clone()))?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Ok(headers)
 }
 
 fn client(url: &Url) -> Result<Client, reqwest::Error> {
@@ -125,6 +130,10 @@ fn client(url: &Url) -> Result<Client, reqwest::Error> {
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     if is_here { builder.no_proxy() } else { builder }.build()
 }
+
+/// The configured headers that go with every request, to be compared. `Debug` shows none of them.
+#[derive(Clone, Default, PartialEq)]
+pub struct Credentials(HeaderMap);
 
 /// The way to the server. Cheap to clone.
 #[derive(Clone)]
@@ -181,6 +190,18 @@ impl Outlet {
     /// It did not arrive, as far as can be seen.
     pub async fn tell(&self, sent: Sent) -> Result<(), Untaken> {
         self.inner.wire.tell(sent).await
+    }
+
+    /// The configured headers as they go with every request now.
+    pub(super) fn credentials(&self) -> Credentials {
+        Credentials(self.inner.wire.headers())
+    }
+
+    /// From here on the headers of `remote` go with every request; one that cannot be sent changes nothing.
+    pub(super) fn renew(&self, remote: &Remote) {
+        if let Ok(headers) = headers(remote) {
+            self.inner.wire.renew(headers);
+        }
     }
 
     /// From here on these headers go with requests that carry no frame, and a stream that breaks is resumed.

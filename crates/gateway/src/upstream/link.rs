@@ -228,6 +228,22 @@ impl Outlet {
         }
     }
 
+    /// What goes with every request to a URL.
+    pub(super) fn credentials(&self) -> http::Credentials {
+        match self {
+            Outlet::Stdio(_) => http::Credentials::default(),
+            Outlet::Http(outlet) => outlet.credentials(),
+        }
+    }
+
+    /// From here on the headers of `remote` go with every request.
+    pub(super) fn renew(&self, remote: &http::Remote) {
+        match self {
+            Outlet::Stdio(_) => {}
+            Outlet::Http(outlet) => outlet.renew(remote),
+        }
+    }
+
     /// The process id of a program.
     pub fn pid(&self) -> Option<i32> {
         match self {

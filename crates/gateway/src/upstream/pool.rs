@@ -26,20 +26,20 @@ use super::{
     back_off::BackOff,
     connection::Connection,
     dial::{self, Ours, Place, Unopened},
+    http::Credentials,
     link::{Lost, Why},
     outcome::Event,
+    server::Times,
     subscription::{self, Subscriptions},
 };
 use crate::{catalog::Versions, command::causes};
 
 /// How long a caller waits for the next try to open a connection, rather than being told that the last one failed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a caller waits for a connection: to be opened, or to become free.
-pub const TAKE_MAX: Duration = Duration::from_secs(300);
 /// A connection that was lost sooner than this after it was opened counts as a failure.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
-/// A connection that serves one caller is not ended for another caller's sake before it was idle for so long.
-pub const KEPT_IDLE: Duration = Duration::from_secs(30);
+/// Credentials that were refused are looked up again no sooner than this after the last time.
+pub const RENEW_MIN: Duration = Duration::from_secs(10);
 /// How often a caller looks whether one may be ended for its sake.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for, at most.
@@ -67,7 +67,9 @@ pub(super) struct Plan {
     pub(super) ours: Ours,
     pub(super) choice: Choice,
     pub(super) processes_max: usize,
-    pub(super) idle_stop: Duration,
+    /// Everybody may share a connection, whatever the server keeps of them.
+    pub(super) is_shared: bool,
+    pub(super) times: Times,
 }
 
 /// What the server is told.
@@ -93,6 +95,8 @@ pub(super) enum Untaken {
     Later(String),
     #[error("none of the server's {0} processes became free in time")]
     Late(usize),
+    #[error("the server keeps sessions, which it did not before")]
+    Unshared,
 }
 
 impl Untaken {
@@ -103,6 +107,7 @@ impl Untaken {
             Untaken::Unopened(_) => "it cannot be started or reached",
             Untaken::Later(_) => "it is down, and is tried again",
             Untaken::Late(_) => "it has no process to spare; try again",
+            Untaken::Unshared => "it keeps sessions, which it did not before; try again",
         }
     }
 }
@@ -131,6 +136,8 @@ pub(super) struct Pool {
     hearers: Mutex<HashMap<Key, Vec<mpsc::Sender<Event>>>>,
     subscriptions: Subscriptions,
     subscribers: AtomicU64,
+    /// When credentials were looked up again.
+    renewed: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -178,7 +185,7 @@ enum Found {
 
 impl Pool {
     pub(super) fn new(plan: Plan, told: mpsc::Sender<Told>) -> Arc<Pool> {
-        let idle_stop = plan.idle_stop;
+        let idle_stop = plan.times.idle_stop;
         let pool = Arc::new(Pool {
             plan,
             slots: Mutex::default(),
@@ -189,14 +196,15 @@ impl Pool {
             hearers: Mutex::default(),
             subscriptions: Subscriptions::default(),
             subscribers: AtomicU64::new(0),
+            renewed: tokio::sync::Mutex::default(),
         });
         tokio::spawn(stop_idle(Arc::downgrade(&pool), idle_stop));
         pool
     }
 
-    /// A connection for this caller: its own, a spare one, or a new one. [`TAKE_MAX`] at most.
+    /// A connection for this caller: its own, a spare one, or a new one. It waits for `wait_timeout` at most.
     pub(super) async fn take(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
-        let taken = timeout(TAKE_MAX, self.take_at_last(key)).await;
+        let taken = timeout(self.plan.times.wait, self.take_at_last(key)).await;
         taken.unwrap_or(Err(Untaken::Late(self.plan.processes_max)))
     }
 
@@ -268,6 +276,9 @@ impl Pool {
         if let Some(opening) = opening {
             return Ok(Found::Opening(opening.clone()));
         }
+        if *key == Key::Shared && !self.may_share(slots.kind) {
+            return Err(Untaken::Unshared);
+        }
         if let Some(slot) = slots.live.remove(&Key::Spare) {
             slots.live.insert(key.clone(), slot);
             if let Some(lease) = self.lease(&mut slots, key) {
@@ -281,7 +292,7 @@ impl Pool {
         if slots.count() < self.plan.processes_max {
             return Ok(Found::Opening(self.open(&mut slots, key.clone())));
         }
-        let kept = self.plan.idle_stop.min(KEPT_IDLE);
+        let kept = self.plan.times.idle_stop.min(self.plan.times.keep_idle);
         let idle = slots
             .live
             .iter()
@@ -293,6 +304,16 @@ impl Pool {
             self.end(&mut slots, slot);
         }
         Ok(Found::Busy)
+    }
+
+    /// Whether a connection to a server of this generation may serve everybody: a session is one caller's.
+    fn may_share(&self, kind: Option<Kind>) -> bool {
+        self.plan.is_shared || kind != Some(Kind::Sessions)
+    }
+
+    /// The generation that answered last.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.slots().kind
     }
 
     /// A lease of the live connection of this key.
@@ -319,6 +340,10 @@ impl Pool {
             (Choice::Find { .. }, Some(first)) => Choice::Find { first },
             (choice @ (Choice::Find { .. } | Choice::Only(_)), _) => choice,
         };
+        let ours = Ours {
+            one_owner: key != Key::Shared,
+            ..self.plan.ours.clone()
+        };
         let pool = Arc::clone(self);
         tokio::spawn(async move {
             if let Some(until) = until {
@@ -326,7 +351,7 @@ impl Pool {
             }
             let notices = pool.notices(id);
             let opened = tokio::select! {
-                opened = dial::open(&pool.plan.place, &pool.plan.ours, choice, notices) => opened,
+                opened = dial::open(&pool.plan.place, &ours, choice, notices) => opened,
                 () = pool.closed() => return,
             };
             match opened {
@@ -358,10 +383,17 @@ impl Pool {
             let mut slots = self.slots();
             slots.opening.remove(key);
             slots.kind = Some(connection.spoken().era.kind());
-            if slots.closed {
-                return connection.shut();
+            // A session that was opened for everybody is nobody's: it was not told whose it would be.
+            let is_nobodys = *key == Key::Shared && !self.may_share(slots.kind);
+            if slots.closed || is_nobodys {
+                connection.shut();
             }
-            slots.live.insert(key.clone(), slot);
+            if slots.closed {
+                return;
+            }
+            if !is_nobodys {
+                slots.live.insert(key.clone(), slot);
+            }
         }
         self.change();
         self.tell(Told::Opened);
@@ -458,7 +490,7 @@ impl Pool {
             .live
             .iter()
             .filter(|(key, slot)| {
-                !is_kept(key) && slot.leases == 0 && slot.idle_since.elapsed() >= self.plan.idle_stop
+                !is_kept(key) && slot.leases == 0 && slot.idle_since.elapsed() >= self.plan.times.idle_stop
             })
             .map(|(key, _)| key.clone())
             .collect();
@@ -467,6 +499,41 @@ impl Pool {
                 self.end(&mut slots, slot);
             }
         }
+    }
+
+    /// Looks refused credentials up again, not more often than [`RENEW_MIN`], and uses what is found from here on.
+    /// Returns whether those of this connection are others than `refused` now.
+    pub(super) async fn renew(&self, connection: &Connection, refused: &Credentials) -> bool {
+        let Place::LookedUp(look_up) = &self.plan.place else {
+            return false;
+        };
+        let mut last = self.renewed.lock().await;
+        let is_new = || connection.credentials() != *refused;
+        if is_new() || last.is_some_and(|last| last.elapsed() < RENEW_MIN) {
+            return is_new();
+        }
+        *last = Some(Instant::now());
+        match (look_up.find)().await {
+            Ok(Place::Remote(remote)) => {
+                let live: Vec<Connection> = {
+                    let slots = self.slots();
+                    slots.live.values().map(|slot| slot.connection.clone()).collect()
+                };
+                for connection in live.iter().chain([connection]) {
+                    connection.renew(&remote);
+                }
+            }
+            Ok(Place::Program(..) | Place::LookedUp(_)) => {}
+            Err(error) => {
+                let why = causes(&error);
+                tracing::warn!(
+                    server = self.plan.name,
+                    why,
+                    "refused credentials cannot be looked up again"
+                );
+            }
+        }
+        is_new()
     }
 
     /// It answers.

@@ -1,6 +1,6 @@
 //! One configured server: its state, what it defines, and the way to it for every caller.
 //!
-//! The catalog and dispatch hold a [`Server`] for each. One task supervises it: it dials, fetches the definitions,
+//! The fleet holds a [`Server`] for each. One task supervises it: it dials, fetches the definitions,
 //! fetches them again when they change, and tries for ever when it fails. What was defined last stays known, and a
 //! server that is down disturbs no other.
 
@@ -16,8 +16,10 @@ use std::{
 use longhaul_core::{Millis, hex};
 use longhaul_engine::clock;
 use longhaul_mcp::{
-    client::{Era, dial::Choice, result::Bad},
+    client::{Kind, dial::Choice, result::Bad},
+    frame::{Obj, Raw},
     request::LogLevel,
+    rpc_error,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -29,10 +31,10 @@ use super::{
     dial::{Ours, Place},
     level::{self, Wish},
     outcome::{Event, Failed, Outcome, Request, Unsent},
-    pool::{Key, Live, Plan, Pool, Told, Untaken},
+    pool::{Key, Lease, Live, Plan, Pool, Told, Untaken},
     subscription::{Due, Subscription},
 };
-use crate::{catalog::Versions, command::causes};
+use crate::{catalog::Versions, command::causes, config::Isolation};
 
 /// How long a change of a list is waited for to be the last of many.
 pub const SETTLE: Duration = Duration::from_millis(200);
@@ -49,33 +51,34 @@ pub struct Spec {
     pub name: String,
     /// How it is reached.
     pub place: Place,
-    /// Which generation it speaks, or that this is to be found out.
+    /// Which generation it speaks, or that this is to be detected.
     pub choice: Choice,
-    /// Who shares a process or session with whom.
+    /// Who shares a process or session with whom. A stateless server behind a URL keeps nothing of its callers, so all
+    /// share one connection to it.
     pub isolation: Isolation,
     /// The most processes or sessions at once; at least 1.
     pub processes_max: usize,
-    /// How long a process or session may serve nobody before it is ended.
-    pub idle_stop: Duration,
+    /// How long things may take.
+    pub times: Times,
     /// What is said to it.
     pub ours: Ours,
     /// What it defined when it was last seen.
     pub known: Option<Definitions>,
 }
 
-/// Who shares a process or session of a server with whom. A stateless server behind a URL keeps nothing of its
-/// callers, so all share one connection to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// One for each session of a client; a caller that names none has one for its owner.
-    #[default]
-    Session,
-    /// One for each owner.
-    Principal,
-    /// One for all.
-    Shared,
-    /// One for each call.
-    Call,
+/// How long things may take. The defaults are those of `[servers.NAME]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// How long a process or session may serve nobody before it is ended.
+    pub idle_stop: Duration,
+    /// The same, where another caller waits for one.
+    pub keep_idle: Duration,
+    /// How long a caller waits for one: to be opened, or to become free.
+    pub wait: Duration,
+    /// How long a request may take that is no call of a tool.
+    pub request: Duration,
+    /// How long all lists may take together.
+    pub lists: Duration,
 }
 
 /// Who calls.
@@ -138,6 +141,7 @@ struct Inner {
     pool: Arc<Pool>,
     isolation: Isolation,
     is_remote: bool,
+    times: Times,
     calls: AtomicU64,
     definitions: watch::Sender<Option<Arc<Definitions>>>,
     said: watch::Sender<Versions>,
@@ -166,19 +170,18 @@ impl Server {
         let plan = Plan {
             name: spec.name,
             place: spec.place,
-            ours: Ours {
-                one_owner: spec.isolation != Isolation::Shared,
-                ..spec.ours
-            },
+            ours: spec.ours,
             choice,
             processes_max: spec.processes_max.max(1),
-            idle_stop: spec.idle_stop,
+            is_shared: spec.isolation == Isolation::Shared,
+            times: spec.times,
         };
         let pool = Pool::new(plan, told);
         let inner = Arc::new(Inner {
             pool: Arc::clone(&pool),
             isolation: spec.isolation,
             is_remote,
+            times: spec.times,
             calls: AtomicU64::new(0),
             definitions: watch::Sender::new(spec.known.map(Arc::new)),
             said: watch::Sender::new(Versions::default()),
@@ -274,24 +277,36 @@ impl Server {
         events: Option<mpsc::Sender<Event>>,
         stop: impl Future<Output = ()>,
     ) -> Outcome {
-        let key = self.inner.key(caller);
         tokio::pin!(stop);
         let mut is_again = false;
         loop {
-            let lease = tokio::select! {
+            let taken = tokio::select! {
                 biased;
                 () = &mut stop => return Outcome::Stopped { confirmed: true },
-                lease = self.inner.pool.take(&key) => lease,
+                taken = self.inner.take(caller) => taken,
             };
-            let lease = match lease {
-                Ok(lease) => lease,
+            let (key, lease) = match taken {
+                Ok(taken) => taken,
                 Err(untaken) => return Outcome::Unsent(unsent(&untaken)),
             };
             if let Some(wanted) = request.log_level {
                 level::tell(&lease.connection, wanted, Wish::OneOfSeveral).await;
             }
+            let credentials = lease.connection.credentials();
             let outcome = lease.connection.request(request, events.clone(), &mut stop).await;
-            self.inner.heed(&outcome);
+            self.inner.heed(&request, &outcome);
+            if let Outcome::Failed(Failed::Status(status @ (401 | 403))) = outcome {
+                let renewed = tokio::select! {
+                    biased;
+                    () = &mut stop => return Outcome::Stopped { confirmed: true },
+                    renewed = self.inner.pool.renew(&lease.connection, &credentials) => renewed,
+                };
+                // Whoever wants other credentials has done nothing.
+                if status == 401 && renewed && !is_again {
+                    is_again = true;
+                    continue;
+                }
+            }
             let is_lost = lease.connection.lost().is_some();
             // It ended between two requests, and got nothing of this one.
             let is_unsent = matches!(outcome, Outcome::Unsent(Unsent::Unreachable(_))) && is_lost;
@@ -370,6 +385,16 @@ impl Server {
     }
 }
 
+/// Whether a server refuses what every server of its generation takes.
+fn is_of_another_kind(request: &Request<'_>, error: &Raw) -> bool {
+    let error: Obj = error.read().unwrap_or_default();
+    match error.get::<i64>("code") {
+        Some(rpc_error::UNSUPPORTED_VERSION) => true,
+        Some(rpc_error::METHOD_NOT_FOUND) => request.method == "tools/call",
+        Some(_) | None => false,
+    }
+}
+
 pub(super) fn unsent(untaken: &Untaken) -> Unsent {
     Unsent::Unopened {
         shown: untaken.shown(),
@@ -378,11 +403,21 @@ pub(super) fn unsent(untaken: &Untaken) -> Unsent {
 }
 
 impl Inner {
+    /// A connection for this caller. Where a server is of another generation than it was, it may be another's.
+    async fn take(&self, caller: &Caller) -> Result<(Key, Lease), Untaken> {
+        let mut key = self.key(caller);
+        let mut taken = self.pool.take(&key).await;
+        if matches!(taken, Err(Untaken::Unshared)) {
+            key = self.key(caller);
+            taken = self.pool.take(&key).await;
+        }
+        taken.map(|lease| (key, lease))
+    }
+
     fn key(&self, caller: &Caller) -> Key {
         let principal = || Key::Principal(caller.principal.clone());
-        let definitions = self.definitions.borrow();
-        let era = definitions.as_ref().map(|definitions| definitions.spoken.era);
-        if self.is_remote && era == Some(Era::Stateless) {
+        let known = || Some(self.definitions.borrow().as_ref()?.spoken.era.kind());
+        if self.is_remote && self.pool.kind().or_else(known) == Some(Kind::Stateless) {
             return Key::Shared;
         }
         match self.isolation {
@@ -411,8 +446,10 @@ impl Inner {
     }
 
     /// An outcome may say that the server is not as it was: it is looked at then.
-    fn heed(&self, outcome: &Outcome) {
+    fn heed(&self, request: &Request<'_>, outcome: &Outcome) {
         match outcome {
+            // It may be of another generation by now.
+            Outcome::Errored(error) if is_of_another_kind(request, error) => self.refresh(),
             // B-26: it may define its tools otherwise by now.
             Outcome::Unusable(Bad::Hop { .. })
             | Outcome::Unsent(Unsent::Unreachable(_))
@@ -468,12 +505,15 @@ impl Inner {
             Err(untaken) => {
                 let stderr = match &untaken {
                     Untaken::Unopened(unopened) => unopened.stderr().to_owned(),
-                    Untaken::Closed | Untaken::Later(_) | Untaken::Late(_) => String::new(),
+                    Untaken::Closed | Untaken::Later(_) | Untaken::Late(_) | Untaken::Unshared => {
+                        String::new()
+                    }
                 };
                 return Err((causes(&untaken), stderr));
             }
         };
-        match Definitions::fetch(&lease.connection).await {
+        let credentials = lease.connection.credentials();
+        match Definitions::fetch(&lease.connection, &self.times).await {
             Ok((definitions, ages)) => {
                 *self.ages() = ages;
                 self.definitions.send_if_modified(|known| {
@@ -493,12 +533,18 @@ impl Inner {
                 Ok(())
             }
             Err(unlisted) => {
-                self.pool.failed(&unlisted.to_string());
+                let why = format!("it does not list what it offers: {unlisted}");
+                self.pool.failed(&why);
                 let stderr = lease.connection.stderr();
-                if unlisted.in_vain {
+                if unlisted.is_refused {
+                    self.pool.renew(&lease.connection, &credentials).await;
+                }
+                // A stateless server behind a URL keeps nothing, and may be of another generation by now.
+                let is_stateless = lease.connection.spoken().era.kind() == Kind::Stateless;
+                if unlisted.is_silent || (self.is_remote && is_stateless) {
                     lease.connection.shut();
                 }
-                Err((unlisted.to_string(), stderr))
+                Err((why, stderr))
             }
         }
     }
@@ -559,18 +605,28 @@ impl Supervisor {
         }
         // What was told before is old: everything is looked at now.
         while self.tells.try_recv().is_ok() {}
-        let fetched = tokio::select! {
-            fetched = self.inner.fetch() => fetched,
-            () = self.inner.pool.closed() => return Next::Close,
+        let inner = Arc::clone(&self.inner);
+        let fetching = inner.fetch();
+        tokio::pin!(fetching);
+        let mut again = Next::Nothing;
+        let fetched = loop {
+            tokio::select! {
+                fetched = &mut fetching => break fetched,
+                () = inner.pool.closed() => return Next::Close,
+                Some(order) = self.ordered.recv() => match order {
+                    Order::Refresh => again = Next::FetchSoon,
+                    Order::Restart => return Next::Restart,
+                },
+            }
         };
         self.fetched = Instant::now();
         match fetched {
             Ok(()) => {
-                self.inner.ready();
-                Next::Nothing
+                inner.ready();
+                again
             }
             Err((why, stderr)) => {
-                self.inner.degraded(why, stderr);
+                inner.degraded(why, stderr);
                 Next::Fetch
             }
         }

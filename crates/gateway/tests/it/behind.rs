@@ -386,6 +386,7 @@ async fn t26_what_a_server_takes_back_is_asked_no_more() {
     let client = Client::without_tasks();
     world.call(&client, "release", json!({})).await.result();
     let task = world.until(&id, "working").await;
+    // T26
     assert!(task["inputRequests"].is_null(), "{task}");
     world.call(&client, "release", json!({})).await.result();
     let task = world.until(&id, "completed").await;

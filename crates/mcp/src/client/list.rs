@@ -113,8 +113,25 @@ impl Of {
         let is_sound = ["title", "description", "mimeType"].into_iter().all(is_text)
             && raw.get::<String>("name").is_some()
             && (is_list || self != Of::Prompts);
-        let key = raw.get(self.key()).filter(|_| is_sound)?;
+        let key: String = raw.get(self.key())?;
+        if !is_sound || !self.is_key(&key) {
+            return None;
+        }
         Some(Item { key, raw })
+    }
+
+    /// Strict clients refuse a whole list for one URI without a scheme; what cannot be shown cannot be chosen.
+    fn is_key(self, key: &str) -> bool {
+        let is_plain = !key.is_empty() && !key.chars().any(char::is_control);
+        let has_scheme = || {
+            let (scheme, rest) = key.split_once(':').unwrap_or_default();
+            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+                && !rest.is_empty()
+        };
+        is_plain && (self != Of::Resources || has_scheme())
     }
 
     /// The result of a list with these items, for [`crate::Reply::Relayed`].
@@ -142,8 +159,10 @@ pub struct Items {
     of: Of,
     /// In the server's own order.
     pub items: Vec<Item>,
-    /// Items that have not the shape of one, and those beyond [`ITEMS_MAX`] or [`BYTES_MAX`].
+    /// Items that have not the shape of one, whose name or URI came before, and those beyond [`ITEMS_MAX`] or
+    /// [`BYTES_MAX`].
     pub dropped_count: usize,
+    keys: BTreeSet<String>,
     pages: Pages,
     bytes: usize,
 }
@@ -155,6 +174,7 @@ impl Items {
             of,
             items: Vec::new(),
             dropped_count: 0,
+            keys: BTreeSet::new(),
             pages: Pages::default(),
             bytes: 0,
         }
@@ -169,7 +189,8 @@ impl Items {
         for raw in items {
             let item = raw.read::<Obj>().ok().and_then(|raw| self.of.item(raw));
             let bytes = self.bytes + raw.text().len();
-            match item.filter(|_| self.items.len() < ITEMS_MAX && bytes <= BYTES_MAX) {
+            let fits = self.items.len() < ITEMS_MAX && bytes <= BYTES_MAX;
+            match item.filter(|item| fits && self.keys.insert(item.key.clone())) {
                 Some(item) => {
                     self.bytes = bytes;
                     self.items.push(item);

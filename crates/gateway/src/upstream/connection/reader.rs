@@ -93,6 +93,8 @@ impl Inner {
                 body,
             } => {
                 let told = match client::read(&body, &LIMITS) {
+                    // Whatever its body says, it was not taken.
+                    _ if status == 401 => Told::Failed(Failed::Status(status)),
                     Ok(
                         Incoming::Reply {
                             outcome: Err(error), ..

@@ -246,6 +246,8 @@ pub(super) async fn listen(wire: Arc<Wire>) {
                 return wire.session_ended().await;
             }
             Ok(response) if response.status().is_server_error() => {}
+            // Other credentials may be found before the next time.
+            Ok(response) if was_open && matches!(response.status().as_u16(), 401 | 403) => {}
             Ok(_not_offered) => return,
             Err(_unreachable) => {}
         }

@@ -33,7 +33,7 @@ const SESSION_ID_MAX: usize = 1024;
 pub(super) struct Wire {
     client: Client,
     url: Url,
-    headers: HeaderMap,
+    headers: Mutex<HeaderMap>,
     session: Mutex<Session>,
     /// Streams carry ids to go on from.
     resumable: AtomicBool,
@@ -93,12 +93,24 @@ impl Wire {
         Wire {
             client,
             url,
-            headers,
+            headers: Mutex::new(headers),
             session: Mutex::default(),
             resumable: AtomicBool::new(false),
             heard,
             large: Arc::new(Semaphore::new(LARGE_MAX)),
         }
+    }
+
+    /// The configured headers, as they are now.
+    pub(super) fn headers(&self) -> HeaderMap {
+        self.headers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn renew(&self, headers: HeaderMap) {
+        *self.headers.lock().unwrap_or_else(PoisonError::into_inner) = headers;
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -110,7 +122,7 @@ impl Wire {
         let mut request = self
             .client
             .post(self.url.clone())
-            .headers(self.headers.clone())
+            .headers(self.headers())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream")
             .body(sent.frame);
@@ -128,7 +140,7 @@ impl Wire {
     /// A request without a frame.
     fn bare(&self, method: Method) -> RequestBuilder {
         let request = self.client.request(method, self.url.clone());
-        let mut headers = self.headers.clone();
+        let mut headers = self.headers();
         for (name, value) in &self.session().headers {
             let pair = header(name).ok().zip(HeaderValue::try_from(value).ok());
             headers.extend(pair);

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use longhaul_gateway::upstream::{
-    Caller, Definitions, Failed, Isolation, Outcome, Request, Server, Spec, State,
-    dial::{Ours, Place},
+    Caller, Definitions, Failed, Isolation, Outcome, Request, Server, Spec, State, Times,
+    dial::{LookUp, Ours, Place},
     http::Remote,
     pool::Key,
     stdio::Program,
@@ -42,7 +43,13 @@ impl Rig {
             },
             isolation: Isolation::Session,
             processes_max: 8,
-            idle_stop: Duration::from_secs(600),
+            times: Times {
+                idle_stop: Duration::from_secs(600),
+                keep_idle: Duration::from_secs(30),
+                wait: Duration::from_secs(300),
+                request: Duration::from_secs(60),
+                lists: Duration::from_secs(120),
+            },
             ours: Ours::new(Obj::default(), None),
             known: None,
         };
@@ -191,7 +198,7 @@ async fn callers_that_come_at_once_get_their_own_processes_and_no_more() {
 async fn the_cap_on_processes_holds_and_an_idle_one_makes_way() {
     let rig = Rig::ready(&[], |spec| {
         spec.processes_max = 1;
-        spec.idle_stop = Duration::from_millis(400);
+        spec.times.idle_stop = Duration::from_millis(400);
     })
     .await;
     let first = rig.pid("a").await;
@@ -210,7 +217,7 @@ async fn the_cap_on_processes_holds_and_an_idle_one_makes_way() {
 async fn a_busy_process_does_not_make_way() {
     let rig = Rig::ready(&[], |spec| {
         spec.processes_max = 1;
-        spec.idle_stop = Duration::from_millis(100);
+        spec.times.idle_stop = Duration::from_millis(100);
     })
     .await;
     let busy = rig.call("a", "late", json!({"seconds": 1.5}));
@@ -227,7 +234,7 @@ async fn a_busy_process_does_not_make_way() {
 
 #[tokio::test]
 async fn an_idle_process_is_ended_and_the_next_call_starts_another() {
-    let rig = Rig::ready(&[], |spec| spec.idle_stop = Duration::from_millis(200)).await;
+    let rig = Rig::ready(&[], |spec| spec.times.idle_stop = Duration::from_millis(200)).await;
     let first = rig.pid("a").await;
     until("it is ended", PATIENCE, || {
         !is_alive(first) && rig.server.count() == 0
@@ -484,4 +491,119 @@ async fn the_last_clone_that_is_dropped_ends_the_processes() {
     let pid = rig.pid("a").await;
     drop(rig);
     until("nothing is left", PATIENCE, || !is_alive(pid)).await;
+}
+
+#[tokio::test]
+async fn owners_share_no_session_of_a_server_that_kept_none_before() {
+    let site = Site::start(&[]).await;
+    let rig = Rig::remote(&site, |_| {}).await;
+    let session = async |owner: &str| {
+        let params = Obj::parse(r#"{"name":"session","arguments":{}}"#).expect("an object");
+        let request = Request {
+            method: "tools/call",
+            params: Some(&params),
+            ..Request::default()
+        };
+        let caller = Caller {
+            session: None,
+            principal: owner.to_owned(),
+        };
+        match within(
+            PATIENCE,
+            rig.server.call(&caller, request, None, std::future::pending()),
+        )
+        .await
+        {
+            Outcome::Came(Came::Complete(result)) => {
+                let result: Json = result.read().expect("JSON");
+                Some(result["content"][0]["text"].as_str().expect("text").to_owned())
+            }
+            Outcome::Came(_)
+            | Outcome::Errored(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(_)
+            | Outcome::Failed(_)
+            | Outcome::TimedOut
+            | Outcome::Stopped { .. } => None,
+        }
+    };
+    assert_eq!(session("ann").await.as_deref(), Some("none"));
+    assert_eq!(session("bob").await.as_deref(), Some("none"));
+    rig.text("", "turn").await;
+    let deadline = Instant::now() + PATIENCE;
+    let first = loop {
+        assert!(Instant::now() < deadline, "it is spoken to as it speaks now");
+        if let Some(own) = session("ann").await {
+            break own;
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert_ne!(first, "none");
+    let second = session("bob").await.expect("a session");
+    assert_ne!(second, first);
+    assert_eq!(session("ann").await, Some(first));
+    assert_eq!(session("bob").await, Some(second));
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn lists_have_their_time_and_a_restart_is_heard_meanwhile() {
+    for (option, request, lists, why) in [
+        ("--lists=/nowhere", 300, 60_000, "did not answer in time"),
+        ("--pages", 60_000, 500, "lists_timeout"),
+    ] {
+        let rig = Rig::of(fixture(&[option]), |spec| {
+            spec.times.request = Duration::from_millis(request);
+            spec.times.lists = Duration::from_millis(lists);
+        });
+        let state = rig.until(|state| matches!(state, State::Degraded { .. })).await;
+        assert!(format!("{state:?}").contains(why), "{state:?}");
+        rig.close().await;
+    }
+    let folder = directory();
+    let path = folder.path().join("lists");
+    let option = format!("--lists={}", path.display());
+    let rig = Rig::of(fixture(&[&option]), |_| {});
+    until("it is asked", PATIENCE, || {
+        rig.server.live().iter().any(|live| live.calls == 1)
+    })
+    .await;
+    std::fs::write(&path, "").expect("written");
+    rig.server.restart().await;
+    rig.until(|state| *state == State::Ready).await;
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn credentials_that_are_refused_are_looked_up_again() {
+    for era in ["--era=2025", "--era=2026"] {
+        let folder = directory();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "first").expect("written");
+        let option = format!("--token={}", path.display());
+        let site = Site::start(&[era, &option]).await;
+        let (url, token) = (site.url(), path.clone());
+        let find = move || -> BoxFuture<'static, _> {
+            let bearer = format!("Bearer {}", std::fs::read_to_string(&token).expect("a token"));
+            let headers = vec![("Authorization".to_owned(), bearer)];
+            let url = url.clone();
+            Box::pin(async move { Ok(Place::Remote(Remote { url, headers })) })
+        };
+        let place = Place::LookedUp(LookUp {
+            is_remote: true,
+            find: Arc::new(find),
+        });
+        let rig = Rig::at(place, directory(), |_| {});
+        rig.until(|state| *state == State::Ready).await;
+        assert_eq!(rig.text("a", "counted").await, "1");
+        std::fs::write(&path, "second").expect("written");
+        assert_eq!(rig.text("a", "counted").await, "2", "{era}");
+        let seen = site.seen().await;
+        assert_eq!(
+            (&seen["refused"], &seen["calls"]["counted"]),
+            (&json!(1), &json!(2)),
+            "{era}"
+        );
+        rig.close().await;
+    }
 }

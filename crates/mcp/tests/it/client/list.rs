@@ -68,7 +68,7 @@ fn items_are_kept_whole_and_listed_again() {
 fn one_bad_item_takes_no_other_with_it() {
     for (of, _) in ALL {
         let with = |member: &str, value: Value| {
-            let mut item = item(of, "bad");
+            let mut item = item(of, "x:bad");
             item[member] = value;
             item
         };
@@ -79,13 +79,16 @@ fn one_bad_item_takes_no_other_with_it() {
             with("name", Value::Null),
             with("title", json!({})),
             with("description", Value::Null),
+            item(of, ""),
+            item(of, "x:a\nb"),
+            item(of, "x:first"),
         ] {
             let mut items = Items::new(of);
-            let sent = page(of, &[item(of, "first"), bad.clone(), item(of, "last")]);
+            let sent = page(of, &[item(of, "x:first"), bad.clone(), item(of, "x:last")]);
             assert_eq!(items.add(&raw(&sent)), Ok(None));
             assert_eq!(
                 (keys(&items), items.dropped_count),
-                (vec!["first", "last"], 1),
+                (vec!["x:first", "x:last"], 1),
                 "{bad}"
             );
         }
@@ -93,6 +96,23 @@ fn one_bad_item_takes_no_other_with_it() {
         let mut items = Items::new(of);
         assert_eq!(items.add(&raw(&page(of, &[arguments]))), Ok(None));
         assert_eq!(items.dropped_count, usize::from(of == Of::Prompts));
+    }
+}
+
+#[test]
+fn a_resource_without_a_scheme_is_left_out_and_a_prompt_needs_none() {
+    for (of, _) in ALL {
+        let mut items = Items::new(of);
+        let sent = page(
+            of,
+            &[item(of, "plain"), item(of, "1x:y"), item(of, "file:///a b")],
+        );
+        assert_eq!(items.add(&raw(&sent)), Ok(None));
+        assert_eq!(
+            items.items.len(),
+            if of == Of::Resources { 1 } else { 3 },
+            "{of:?}"
+        );
     }
 }
 
