@@ -3,7 +3,11 @@
 //! Called by `outbound` for each form before anybody sees it. Pure. It reads words, in many languages and spellings,
 //! and never knows what a form is for: some that ask for a secret without saying so will pass.
 
-use std::{collections::BTreeSet, mem, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::LazyLock,
+};
 
 use aho_corasick::AhoCorasick;
 use longhaul_mcp::form::{Choice, Field, Form, Format, Kind};
@@ -41,6 +45,10 @@ const WORD_LIST: usize = 12;
 const NUMBERED: usize = 4;
 /// So many first letters may make a word.
 const ACROSTIC: usize = 5;
+/// So many characters of a name, a choice or a default are read.
+const NAME_CHARS: usize = 200;
+/// So many choices are read.
+const CHOICES_READ: usize = 100;
 
 /// The term that says that a form asks for a secret; `None` when it asks for none.
 pub(super) fn sought(form: &Form) -> Option<&'static str> {
@@ -50,7 +58,7 @@ pub(super) fn sought(form: &Form) -> Option<&'static str> {
         let is_list = choices.len() >= WORD_LIST;
         return is_list.then(|| described(form.message(), false)).flatten();
     }
-    let asks_who = |field: &Typed<'_>| TERMS.who.iter().any(|who| who.words == folded(field.name));
+    let asks_who = |field: &Typed<'_>| TERMS.is_one(Section::Who, field.name);
     let message = if fields.iter().all(asks_who) {
         ""
     } else {
@@ -108,32 +116,39 @@ fn choices(field: &Field) -> impl Iterator<Item = &str> {
 }
 
 fn in_field(field: &Typed<'_>) -> Option<&'static str> {
-    let names = || [Some(field.name), field.title].into_iter().flatten();
-    if names().any(|name| is_elsewhere(&Reading::of(folded(name)))) {
+    let names = || {
+        [Some(field.name), field.title]
+            .into_iter()
+            .flatten()
+            .map(shortened)
+    };
+    if names().any(|name| Reading::of(folded(name)).has(Section::Elsewhere)) {
         return None;
     }
+    let is_number = field.most.is_some();
     let whole: Vec<&str> = names().chain(field.description).collect();
     names()
         .find_map(|name| named(name, field.most))
-        .or_else(|| {
-            field
-                .description
-                .and_then(|text| described(text, field.most.is_some()))
-        })
-        .or_else(|| field.default.and_then(raw))
-        .or_else(|| pair(&Reading::of(folded(&whole.join(" ")))))
+        .or_else(|| field.description.and_then(|text| described(text, is_number)))
+        .or_else(|| field.default.map(shortened).and_then(raw))
+        .or_else(|| Reading::of(folded(&whole.join(" "))).pair())
 }
 
 /// A secret in what a field is called.
 fn named(text: &str, most: Option<Most>) -> Option<&'static str> {
-    let lists: &[&[Term]] = match most {
-        None => &[&TERMS.anywhere, &TERMS.codes, &TERMS.names, &TERMS.numbers],
-        Some(Most::Large) => &[&TERMS.codes, &TERMS.numbers],
-        Some(Most::Digit | Most::Small) => &[&TERMS.short],
+    let sections: &[Section] = match most {
+        None => &[
+            Section::Anywhere,
+            Section::Codes,
+            Section::Names,
+            Section::Numbers,
+        ],
+        Some(Most::Large) => &[Section::Codes, Section::Numbers],
+        Some(Most::Digit | Most::Small) => &[Section::Short],
     };
-    readings(text)
-        .iter()
-        .find_map(|reading| reading.find(lists))
+    let mut readings = readings(text).into_iter();
+    readings
+        .find_map(|reading| reading.find(sections))
         .or_else(|| raw(text))
 }
 
@@ -141,20 +156,24 @@ fn named(text: &str, most: Option<Most>) -> Option<&'static str> {
 fn described(text: &str, is_number: bool) -> Option<&'static str> {
     let asked: Vec<_> = sentences(text)
         .map(readings)
-        .filter(|all| !is_elsewhere(&all[0]))
+        .filter(|all| !all[0].has(Section::Elsewhere))
         .collect();
     let found = asked.iter().flatten().find_map(|reading| {
-        let asks = TERMS.asking.iter().any(|verb| reading.has(verb));
-        let lists: &[&[Term]] = match (is_number, asks) {
-            (true, true) => &[&TERMS.codes, &TERMS.numbers],
-            (true, false) => &[&TERMS.codes],
-            (false, true) => &[&TERMS.anywhere, &TERMS.codes, &TERMS.names, &TERMS.numbers],
-            (false, false) => &[&TERMS.anywhere, &TERMS.codes],
+        let sections: &[Section] = match (is_number, reading.has(Section::Asking)) {
+            (true, true) => &[Section::Codes, Section::Numbers],
+            (true, false) => &[Section::Codes],
+            (false, true) => &[
+                Section::Anywhere,
+                Section::Codes,
+                Section::Names,
+                Section::Numbers,
+            ],
+            (false, false) => &[Section::Anywhere, Section::Codes],
         };
-        reading.find(lists)
+        reading.find(sections)
     });
     let together = Reading::of(asked.iter().flat_map(|all| all[0].words.clone()).collect());
-    found.or_else(|| pair(&together)).or_else(|| raw(text))
+    found.or_else(|| together.pair()).or_else(|| raw(text))
 }
 
 /// The sentences of a text. A mark within a word ends none.
@@ -167,35 +186,32 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a text says where a secret is, how long it is, or that it is not wanted.
-fn is_elsewhere(reading: &Reading) -> bool {
-    TERMS.locating.iter().any(|place| reading.has(place))
-}
-
-/// Two things that make a secret together, such as digits and a card.
-fn pair(reading: &Reading) -> Option<&'static str> {
-    let one = |terms: &'static [Term]| terms.iter().find(|term| reading.has(term)).map(|term| term.text);
-    TERMS.pairs.iter().find_map(|(what, of)| one(what).and(one(of)))
-}
-
 /// Fields for numbered words, such as those that bring a wallet back, or for numbered digits.
 fn numbered(fields: &[Typed<'_>]) -> Option<&'static str> {
-    let is_numbered = |text: &str, term: &Term| {
-        let reading = Reading::of(folded(text));
-        reading.has(term) && reading.words.len() <= 2 && text.contains(char::is_numeric)
-    };
-    let named = |field: &Typed<'_>, term: &Term| is_numbered(field.title.unwrap_or(field.name), term);
-    let many = |term: &&Term| fields.iter().filter(|field| named(field, term)).count() >= NUMBERED;
-    TERMS.words.iter().find(many).map(|term| term.text)
+    let mut counts = BTreeMap::<usize, usize>::new();
+    for field in fields {
+        let name = shortened(field.title.unwrap_or(field.name));
+        let reading = Reading::of(folded(name));
+        if reading.words.len() <= 2 && name.contains(char::is_numeric) {
+            for term in reading.terms(Section::Words) {
+                *counts.entry(term).or_default() += 1;
+            }
+        }
+    }
+    let (term, _) = counts.into_iter().find(|(_, count)| *count >= NUMBERED)?;
+    Some(TERMS.all[term].text)
 }
 
 /// A field for whatever was chosen, where a secret is among the choices.
 fn beside_a_choice(fields: &[Typed<'_>], choices: &[&str]) -> Option<&'static str> {
-    let is_open = fields.iter().any(|field| {
-        field.most.is_none() && TERMS.generic.iter().any(|name| name.words == folded(field.name))
-    });
-    let chosen = || choices.iter().find_map(|choice| named(choice, None));
-    is_open.then(chosen).flatten()
+    let is_open = |field: &Typed<'_>| field.most.is_none() && TERMS.is_one(Section::Generic, field.name);
+    let chosen = || {
+        choices
+            .iter()
+            .take(CHOICES_READ)
+            .find_map(|choice| named(shortened(choice), None))
+    };
+    fields.iter().any(is_open).then(chosen).flatten()
 }
 
 /// A word that the first letters of the titles make.
@@ -203,87 +219,103 @@ fn down_the_titles(fields: &[Typed<'_>]) -> Option<&'static str> {
     let first = |field: &Typed<'_>| field.title.unwrap_or(field.name).chars().next();
     let word: String = fields.iter().filter_map(first).collect();
     (fields.len() >= ACROSTIC)
-        .then(|| Reading::of(folded(&word.to_lowercase())).find(&[&TERMS.anywhere]))
+        .then(|| Reading::of(folded(&word.to_lowercase())).find(&[Section::Anywhere]))
         .flatten()
 }
 
 /// How a secret of a known make begins, as it is written.
 fn raw(text: &str) -> Option<&'static str> {
     let begins_word = |at: usize| !text[..at].ends_with(char::is_alphanumeric);
-    let marks = TERMS.raw.iter().map(|mark| mark.text);
+    let marks = TERMS.all.iter().filter(|term| term.section == Section::Raw);
     marks
-        .into_iter()
+        .map(|mark| mark.text)
         .find(|mark| text.match_indices(mark).any(|(at, _)| begins_word(at)))
+}
+
+/// As much of a name, a choice or a default as is read.
+fn shortened(text: &str) -> &str {
+    let end = text
+        .char_indices()
+        .nth(NAME_CHARS)
+        .map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 /// A text as words, in one of the ways in which it may be meant.
 struct Reading {
     words: Vec<String>,
-    /// The terms that may be in it, by their numbers: no other is looked for.
-    near: BTreeSet<usize>,
+    met: Vec<Met>,
+}
+
+/// A term in a text.
+struct Met {
+    /// Its number.
+    term: usize,
+    /// Its first word.
+    from: usize,
+    /// The word after its last.
+    to: usize,
 }
 
 impl Reading {
     fn of(words: Vec<String>) -> Reading {
-        let near = TERMS.near(&words.concat());
-        Reading { words, near }
+        let met = TERMS.met(&words);
+        Reading { words, met }
     }
 
-    /// The first of the terms that nothing beside it makes harmless.
-    fn find(&self, lists: &[&'static [Term]]) -> Option<&'static str> {
-        let mut words = self.words.clone();
-        for known in self.near_ones(&TERMS.harmless) {
-            for (from, to) in places(&words, known).into_iter().rev() {
-                words.drain(from..to.min(words.len()));
-            }
-        }
-        let is = |word: Option<&String>, known: &[Term]| {
-            word.is_some_and(|word| known.iter().any(|known| known.joined == *word))
-        };
-        let asks = |term: &&'static Term| {
-            places(&words, term).into_iter().any(|(from, to)| {
-                let before = from.checked_sub(1).and_then(|at| words.get(at));
-                !is(before, &TERMS.before) && !is(words.get(to), &TERMS.after)
+    /// A term of these sections that nothing beside it makes harmless, of the first section first.
+    fn find(&self, sections: &[Section]) -> Option<&'static str> {
+        let end = self.met.iter().filter(|met| met.section() == Section::Unwanted);
+        let end = end.map(|met| met.from).min().unwrap_or(self.words.len());
+        let found = self
+            .met
+            .iter()
+            .filter(|met| met.from < end && !self.is_harmless(met));
+        let ranked =
+            found.filter_map(|met| Some((sections.iter().position(|of| *of == met.section())?, met.term)));
+        ranked.min().map(|(_, term)| TERMS.all[term].text)
+    }
+
+    fn is_harmless(&self, met: &Met) -> bool {
+        let is_loose = matches!(met.section(), Section::Names | Section::Numbers | Section::Codes);
+        let beside = |from: usize, to: usize, tight: Section, loose: Section| {
+            self.met.iter().any(|other| {
+                let section = other.section();
+                (other.from, other.to) == (from, to) && (section == tight || (is_loose && section == loose))
             })
         };
-        let mut terms = lists.iter().copied().flat_map(|list| self.near_ones(list));
-        terms.find(asks).map(|term| term.text)
+        let within =
+            |other: &Met| other.section() == Section::Harmless && other.from < met.to && met.from < other.to;
+        let before = met.from.checked_sub(1);
+        self.met.iter().any(within)
+            || before.is_some_and(|at| beside(at, met.from, Section::Before, Section::BeforeLoose))
+            || beside(met.to, met.to + 1, Section::After, Section::AfterLoose)
     }
 
-    fn has(&self, term: &Term) -> bool {
-        self.near.contains(&term.number) && !places(&self.words, term).is_empty()
+    fn has(&self, section: Section) -> bool {
+        self.met.iter().any(|met| met.section() == section)
     }
 
-    fn near_ones(&self, terms: &'static [Term]) -> impl Iterator<Item = &'static Term> {
-        terms.iter().filter(|term| self.near.contains(&term.number))
+    fn terms(&self, section: Section) -> BTreeSet<usize> {
+        let of = self.met.iter().filter(|met| met.section() == section);
+        of.map(|met| met.term).collect()
+    }
+
+    /// Two things that make a secret together, such as digits and a card.
+    fn pair(&self) -> Option<&'static str> {
+        let is_pair =
+            |met: &&Met| matches!(met.section(), Section::Pair(pair) if self.has(Section::Of(pair)));
+        self.met
+            .iter()
+            .find(is_pair)
+            .map(|what| TERMS.all[what.term].text)
     }
 }
 
-/// Where a term stands among words: from which to before which.
-fn places(words: &[String], term: &Term) -> Vec<(usize, usize)> {
-    let runs = words.windows(term.words.len()).enumerate();
-    let mut found: Vec<(usize, usize)> = runs
-        .filter(|(_, run)| begins_alike(run, term))
-        .map(|(at, _)| (at, at + term.words.len()))
-        .collect();
-    if !term.is_whole {
-        let inside = words.iter().enumerate();
-        let inside = inside.filter(|(_, word)| word.contains(&term.joined));
-        found.extend(inside.map(|(at, _)| (at, at + 1)));
+impl Met {
+    fn section(&self) -> Section {
+        TERMS.all[self.term].section
     }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-/// Whether these words are the term, but for the end of the last: languages inflect.
-fn begins_alike(words: &[String], term: &Term) -> bool {
-    const FEWEST: usize = 3;
-    let (Some((last, others)), Some((end, start))) = (words.split_last(), term.words.split_last()) else {
-        return false;
-    };
-    let is_inflected = !term.is_whole && end.chars().count() >= FEWEST && last.starts_with(end.as_str());
-    others == start && (last == end || is_inflected)
 }
 
 /// The text as words, in each way in which it may be meant.
@@ -418,109 +450,151 @@ fn is_accent(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{591}'..='\u{5c7}' | '\u{64b}'..='\u{65f}' | '\u{670}' | '\u{640}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
 }
 
+/// What the terms of a part of `terms.txt` say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Anywhere,
+    Codes,
+    Names,
+    Numbers,
+    Short,
+    Before,
+    BeforeLoose,
+    After,
+    AfterLoose,
+    Harmless,
+    /// The one half of a pair, by the number of the pair.
+    Pair(usize),
+    /// The other half.
+    Of(usize),
+    Words,
+    Generic,
+    Elsewhere,
+    Unwanted,
+    Asking,
+    Raw,
+    Who,
+}
+
 /// A term of `terms.txt`.
 struct Term {
+    section: Section,
     /// As it is written there, without the sign before it.
     text: &'static str,
     words: Vec<String>,
-    /// The words as one.
-    joined: String,
     /// It is a word of its own, not a part of one.
     is_whole: bool,
-    /// Which one it is in the file.
-    number: usize,
 }
 
-/// `terms.txt`, by its sections.
-#[derive(Default)]
+/// `terms.txt`.
 struct Terms {
+    all: Vec<Term>,
     /// Finds all of them in one pass.
-    joined: Option<AhoCorasick>,
-    anywhere: Vec<Term>,
-    codes: Vec<Term>,
-    names: Vec<Term>,
-    numbers: Vec<Term>,
-    short: Vec<Term>,
-    before: Vec<Term>,
-    after: Vec<Term>,
-    harmless: Vec<Term>,
-    pairs: Vec<(Vec<Term>, Vec<Term>)>,
-    words: Vec<Term>,
-    generic: Vec<Term>,
-    locating: Vec<Term>,
-    asking: Vec<Term>,
-    raw: Vec<Term>,
-    who: Vec<Term>,
+    joined: AhoCorasick,
 }
 
 impl Terms {
     /// Reads the file of terms. A section that nobody knows is a fault of the build, and found by any test.
     fn read(text: &'static str) -> Terms {
-        let mut terms = Terms::default();
-        let mut section = "";
-        let mut joined = Vec::new();
+        let mut all = Vec::new();
+        let (mut section, mut pairs) = (Section::Anywhere, 0);
         for line in text
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
         {
             if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-                section = name;
-                if name == "pair" {
-                    terms.pairs.push((Vec::new(), Vec::new()));
-                }
-                continue;
-            }
-            for written in line.split(',').map(str::trim).filter(|term| !term.is_empty()) {
-                let term = Term::read(written, joined.len());
-                joined.push(term.joined.clone());
-                terms.section(section).push(term);
+                pairs += usize::from(name == "pair");
+                section = Section::named(name, pairs);
+            } else {
+                let terms = line.split(',').map(str::trim).filter(|term| !term.is_empty());
+                all.extend(terms.map(|term| Term::read(section, term)));
             }
         }
-        terms.joined = Some(AhoCorasick::new(joined).expect("a few thousand short words"));
-        terms
+        let joined = all.iter().map(|term: &Term| term.words.concat());
+        let joined = AhoCorasick::new(joined).expect("a few thousand short words");
+        Terms { all, joined }
     }
 
-    /// The numbers of the terms that are in this run of letters.
-    fn near(&self, letters: &str) -> BTreeSet<usize> {
-        let joined = self.joined.iter();
-        let all = joined.flat_map(|joined| joined.find_overlapping_iter(letters));
-        all.map(|found| found.pattern().as_usize()).collect()
+    /// The terms among these words, and where they stand.
+    fn met(&self, words: &[String]) -> Vec<Met> {
+        let mut ends = Vec::with_capacity(words.len());
+        let mut letters = String::new();
+        for word in words {
+            letters.push_str(word);
+            ends.push(letters.len());
+        }
+        let found = self.joined.find_overlapping_iter(&letters);
+        found
+            .filter_map(|found| {
+                let term = found.pattern().as_usize();
+                let from = ends.partition_point(|end| *end <= found.start());
+                let to = ends.partition_point(|end| *end < found.end()) + 1;
+                let stands = self.all[term].stands(words.get(from..to)?);
+                stands.then_some(Met { term, from, to })
+            })
+            .collect()
     }
 
-    fn section(&mut self, name: &str) -> &mut Vec<Term> {
+    fn is_one(&self, section: Section, name: &str) -> bool {
+        let words = folded(shortened(name));
+        self.all
+            .iter()
+            .any(|term| term.section == section && term.words == words)
+    }
+}
+
+impl Section {
+    fn named(name: &str, pair: usize) -> Section {
         match name {
-            "anywhere" => &mut self.anywhere,
-            "codes" => &mut self.codes,
-            "names" => &mut self.names,
-            "numbers" => &mut self.numbers,
-            "short" => &mut self.short,
-            "before" => &mut self.before,
-            "after" => &mut self.after,
-            "harmless" => &mut self.harmless,
-            "pair" => &mut self.pairs.last_mut().expect("its head began one").0,
-            "of" => &mut self.pairs.last_mut().expect("a pair comes before it").1,
-            "words" => &mut self.words,
-            "generic" => &mut self.generic,
-            "locating" => &mut self.locating,
-            "asking" => &mut self.asking,
-            "raw" => &mut self.raw,
-            "who" => &mut self.who,
+            "anywhere" => Section::Anywhere,
+            "codes" => Section::Codes,
+            "names" => Section::Names,
+            "numbers" => Section::Numbers,
+            "short" => Section::Short,
+            "before" => Section::Before,
+            "before loose" => Section::BeforeLoose,
+            "after" => Section::After,
+            "after loose" => Section::AfterLoose,
+            "harmless" => Section::Harmless,
+            "pair" => Section::Pair(pair),
+            "of" => Section::Of(pair),
+            "words" => Section::Words,
+            "generic" => Section::Generic,
+            "elsewhere" => Section::Elsewhere,
+            "unwanted" => Section::Unwanted,
+            "asking" => Section::Asking,
+            "raw" => Section::Raw,
+            "who" => Section::Who,
             unknown => unreachable!("terms.txt has no section `{unknown}`"),
         }
     }
 }
 
 impl Term {
-    fn read(written: &'static str, number: usize) -> Term {
+    fn read(section: Section, written: &'static str) -> Term {
         let whole = written.strip_prefix('=');
+        let is_beside = matches!(
+            section,
+            Section::Before | Section::BeforeLoose | Section::After | Section::AfterLoose
+        );
         let text = whole.unwrap_or(written);
-        let words = folded(text);
         Term {
+            section,
             text,
-            joined: words.concat(),
-            words,
-            is_whole: whole.is_some(),
-            number,
+            words: folded(text),
+            is_whole: whole.is_some() || is_beside,
         }
+    }
+
+    /// Whether it stands in just these words: within the one, or as each of them, but for the end of the last, since
+    /// languages inflect.
+    fn stands(&self, words: &[String]) -> bool {
+        const FEWEST: usize = 3;
+        let (Some((last, others)), Some((end, start))) = (words.split_last(), self.words.split_last()) else {
+            return false;
+        };
+        let is_inflected = !self.is_whole && end.chars().count() >= FEWEST && last.starts_with(end.as_str());
+        let is_within = !self.is_whole && others.is_empty();
+        is_within || (others == start && (last == end || is_inflected))
     }
 }
