@@ -24,6 +24,8 @@ pub(crate) struct Attempts {
 pub(crate) struct Entry {
     pub(crate) id: TaskId,
     pub(crate) tool: String,
+    /// Whose slots it counts against.
+    slots: String,
     /// The fence of the claim; 0 before it.
     fence: AtomicU32,
     /// The newest version of the row that was seen.
@@ -60,12 +62,12 @@ impl Default for Attempts {
 
 impl Attempts {
     /// Adds an attempt, unless the task has one.
-    pub(crate) fn add(&self, id: TaskId, tool: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn add(&self, id: TaskId, tool: &str, slots: String) -> Option<Arc<Entry>> {
         let mut entries = self.lock();
         if entries.contains_key(&id) {
             return None;
         }
-        let entry = Arc::new(Entry::new(id, tool));
+        let entry = Arc::new(Entry::new(id, tool, slots));
         entries.insert(id, Arc::clone(&entry));
         self.count.send_replace(entries.len());
         Some(entry)
@@ -77,18 +79,32 @@ impl Attempts {
         self.count.send_replace(entries.len());
     }
 
-    /// The attempts that take a slot, and those that wait without one, by tool.
+    /// The attempts that take a slot, and those that wait without one, by the name of their tool.
     pub(crate) fn count(&self, waiting_max: usize) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
+        self.count_by(waiting_max, |entry| &entry.tool)
+    }
+
+    /// The attempts that take a slot, by whose it is.
+    pub(crate) fn taken(&self, waiting_max: usize) -> BTreeMap<String, usize> {
+        self.count_by(waiting_max, |entry| &entry.slots).0
+    }
+
+    fn count_by(
+        &self,
+        waiting_max: usize,
+        key: impl Fn(&Entry) -> &String,
+    ) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
         let (mut running, mut waiting) = (BTreeMap::new(), BTreeMap::new());
         for entry in self.lock().values() {
             let waits = entry.asking.load(Ordering::SeqCst) > 0;
-            let places = waiting.get(&entry.tool).copied().unwrap_or(0);
+            let key = key(entry);
+            let places = waiting.get(key).copied().unwrap_or(0);
             let counted = if waits && places < waiting_max {
                 &mut waiting
             } else {
                 &mut running
             };
-            *counted.entry(entry.tool.clone()).or_insert(0) += 1;
+            *counted.entry(key.clone()).or_insert(0) += 1;
         }
         (running, waiting)
     }
@@ -127,10 +143,11 @@ impl Attempts {
 }
 
 impl Entry {
-    fn new(id: TaskId, tool: &str) -> Entry {
+    fn new(id: TaskId, tool: &str, slots: String) -> Entry {
         Entry {
             id,
             tool: tool.to_owned(),
+            slots,
             fence: AtomicU32::new(0),
             seen: AtomicU64::new(0),
             asking: AtomicUsize::new(0),

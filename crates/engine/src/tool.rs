@@ -26,6 +26,15 @@ pub trait Tool: Send + Sync {
     fn concurrency_max(&self) -> usize;
 }
 
+/// What attempts are counted against: each tool has one, whatever name its tasks are stored under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Whose they are, in words that are the same for the same tool only.
+    pub of: String,
+    /// How many.
+    pub max: usize,
+}
+
 /// The tools that this process can run. A task whose tool is not here is left for another process.
 pub trait Tools: Send + Sync {
     /// The tool of this name.
@@ -33,6 +42,13 @@ pub trait Tools: Send + Sync {
 
     /// The names of all of them.
     fn names(&self) -> Vec<String>;
+
+    /// What tasks stored under this name may count against: more than one where the name has been several tools'.
+    fn slots(&self, name: &str) -> Vec<Slots>;
+
+    /// What the task of this name counts against, beside whose arguments this is stored. Asked only where
+    /// [`Tools::slots`] gave more than one.
+    fn slots_of(&self, name: &str, context: &Body) -> Option<Slots>;
 }
 
 /// One attempt.

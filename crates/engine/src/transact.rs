@@ -242,7 +242,7 @@ impl Inner {
             match effect {
                 Effect::Stop => self.work.notify_one(),
                 Effect::Start if self.has_slot(&row.tool) => self.work.notify_one(),
-                // The end of an attempt of the tool looks for it.
+                // The end of an attempt that has a slot of the tool looks for it.
                 Effect::Start => {}
                 // The attempt that waits was woken with the other watchers.
                 Effect::Resume | Effect::Tell => {}

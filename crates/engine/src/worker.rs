@@ -3,7 +3,7 @@
 //! Started by `Engine::start`. Every step goes through `transact`; what a tool reports counts only under the
 //! fence of its claim, and only the core says whether it does.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
 
 use longhaul_core::{Event, Fence, Reason, Refused, Run};
 use longhaul_store::{Query, Row, Scope, Snapshot, Wanted};
@@ -19,7 +19,7 @@ use crate::{
     context::{Live, settled},
     engine::{Inner, Stage},
     report::{Persisted, Report, happened},
-    tool::{Call, Context, Finish, Tool},
+    tool::{Call, Context, Finish, Slots, Tool},
     transact::{Done, OnRefusal, Proposal, Verdict, is_releasable},
 };
 
@@ -51,58 +51,76 @@ impl Inner {
         }
         let found = self.store.read(Query::Claimable(self.wanted())).await?;
         for row in &found.rows {
-            self.begin(drivers, row);
+            if let Some(slots) = self.slots_of(row).await? {
+                self.begin(drivers, row, slots);
+            }
         }
         Ok(())
     }
 
+    /// What this task counts against; `None` when its tool is not here.
+    async fn slots_of(&self, row: &Row) -> Result<Option<Slots>, longhaul_store::Error> {
+        let mut slots = self.tools.slots(&row.tool);
+        if slots.len() <= 1 {
+            return Ok(slots.pop());
+        }
+        // Only the whole row says which of the tools it is of.
+        let found = self.store.read(Query::Task(row.id)).await?;
+        let whole = found.rows.first();
+        Ok(whole.and_then(|row| self.tools.slots_of(&row.tool, &row.context)))
+    }
+
     /// What this process would take now.
     fn wanted(&self) -> Vec<Wanted> {
-        let (running, _) = self.attempts.count(self.options.waiting_max);
+        let running = self.attempts.taken(self.options.waiting_max);
         let no_place = running.values().sum::<usize>() >= self.options.running_max;
         let wanted = |name: String| {
-            let most = self.tools.find(&name)?.concurrency_max();
-            let starts = !no_place && running.get(&name).copied().unwrap_or(0) < most;
+            let slots = self.tools.slots(&name);
+            let most = slots.iter().map(|slots| slots.max).sum::<usize>();
+            let starts = !no_place && slots.iter().any(|slots| is_free(&running, slots));
             // An attempt that has begun may not have claimed its task yet, so a page of the free slots alone could
             // be full of such tasks.
             let limit = u32::try_from(most)
                 .unwrap_or(u32::MAX)
                 .min(self.options.claim_batch);
-            Some(Wanted {
+            Wanted {
                 tool: name,
                 starts,
-                limit: if starts { limit } else { self.options.claim_batch },
-            })
+                // Where several tools share the name, those of a full one may stand before those of another.
+                limit: if starts && slots.len() == 1 {
+                    limit
+                } else {
+                    self.options.claim_batch
+                },
+            }
         };
-        self.tools.names().into_iter().filter_map(wanted).collect()
+        self.tools.names().into_iter().map(wanted).collect()
     }
 
     /// Whether a new start of this tool would find a slot. When it would not, the end of an attempt looks for it.
     pub(crate) fn has_slot(&self, tool: &str) -> bool {
-        let Some(found) = self.tools.find(tool) else {
-            return false;
-        };
-        let (running, _) = self.attempts.count(self.options.waiting_max);
-        running.get(tool).copied().unwrap_or(0) < found.concurrency_max()
+        let running = self.attempts.taken(self.options.waiting_max);
+        self.tools
+            .slots(tool)
+            .iter()
+            .any(|slots| is_free(&running, slots))
             && running.values().sum::<usize>() < self.options.running_max
     }
 
-    fn begin(self: &Arc<Inner>, drivers: &mut JoinSet<()>, row: &Row) {
+    fn begin(self: &Arc<Inner>, drivers: &mut JoinSet<()>, row: &Row, slots: Slots) {
         if *self.stage.borrow() != Stage::Working {
             return;
         }
         let Some(tool) = self.tools.find(&row.tool) else {
             return;
         };
-        let (running, _) = self.attempts.count(self.options.waiting_max);
-        let busy = running.get(&row.tool).copied().unwrap_or(0);
-        let full =
-            busy >= tool.concurrency_max() || running.values().sum::<usize>() >= self.options.running_max;
+        let running = self.attempts.taken(self.options.waiting_max);
+        let full = !is_free(&running, &slots) || running.values().sum::<usize>() >= self.options.running_max;
         // A stop that is owed waits for no slot.
         if full && row.task.run != Run::StopOwed && !longhaul_core::fault!("claims-without-a-slot") {
             return;
         }
-        let Some(entry) = self.attempts.add(row.id, &row.tool) else {
+        let Some(entry) = self.attempts.add(row.id, &row.tool, slots.of) else {
             return;
         };
         let driver = Driver {
@@ -119,6 +137,10 @@ impl Inner {
             self.fence();
         }
     }
+}
+
+fn is_free(running: &BTreeMap<String, usize>, slots: &Slots) -> bool {
+    running.get(&slots.of).copied().unwrap_or(0) < slots.max
 }
 
 /// One attempt, from its claim to its report.

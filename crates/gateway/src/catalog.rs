@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use longhaul_core::{Span, task::Rules};
-use longhaul_engine::tool::{Tool as Work, Tools};
+use longhaul_core::{Body, Span, task::Rules};
+use longhaul_engine::tool::{Slots, Tool as Work, Tools};
 use longhaul_mcp::{
     ToolRule,
     canon::Digest,
@@ -546,5 +546,17 @@ impl Tools for Catalog {
 
     fn names(&self) -> Vec<String> {
         self.now().of_tasks.keys().cloned().collect()
+    }
+
+    fn slots(&self, name: &str) -> Vec<Slots> {
+        let offered = self.now();
+        offered
+            .of_tasks
+            .get(name)
+            .map_or_else(Vec::new, |works| works.slots(name))
+    }
+
+    fn slots_of(&self, name: &str, context: &Body) -> Option<Slots> {
+        Some(self.now().of_tasks.get(name)?.slots_of(name, context))
     }
 }

@@ -15,7 +15,7 @@ use longhaul_core::{
 };
 use longhaul_engine::{
     Engine, Options, clock,
-    tool::{Call, Context, Finish, Running, Tool, Tools},
+    tool::{Call, Context, Finish, Running, Slots, Tool, Tools},
     transact::{Done, Opening, Proposal, Trail, Verdict},
 };
 use longhaul_store::{
@@ -198,7 +198,11 @@ impl Backend {
 
 /// Tools by name.
 #[derive(Default)]
-pub(crate) struct Toolbox(BTreeMap<String, Arc<dyn Tool>>);
+pub(crate) struct Toolbox {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+    /// The slots of the tools that share a name, by what is stored with their tasks.
+    shared: BTreeMap<String, Vec<(Body, Slots)>>,
+}
 
 impl Toolbox {
     pub(crate) fn one<F>(name: &str, run: impl Fn(Call, Context) -> F + Send + Sync + 'static) -> Toolbox
@@ -221,18 +225,41 @@ impl Toolbox {
             run: Box::new(move |call, context| Box::pin(run(call, context))),
             concurrency_max,
         };
-        self.0.insert(name.to_owned(), Arc::new(script));
+        self.tools.insert(name.to_owned(), Arc::new(script));
+        self
+    }
+
+    pub(crate) fn sharing(mut self, name: &str, shared: Vec<(Body, Slots)>) -> Toolbox {
+        self.shared.insert(name.to_owned(), shared);
         self
     }
 }
 
 impl Tools for Toolbox {
     fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.0.get(name).cloned()
+        self.tools.get(name).cloned()
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.keys().cloned().collect()
+        self.tools.keys().cloned().collect()
+    }
+
+    fn slots(&self, name: &str) -> Vec<Slots> {
+        match self.shared.get(name) {
+            Some(shared) => shared.iter().map(|(_, slots)| slots.clone()).collect(),
+            None => {
+                let tool = self.tools.get(name).map(|tool| Slots {
+                    of: name.to_owned(),
+                    max: tool.concurrency_max(),
+                });
+                tool.into_iter().collect()
+            }
+        }
+    }
+
+    fn slots_of(&self, name: &str, context: &Body) -> Option<Slots> {
+        let mut shared = self.shared.get(name)?.iter();
+        Some(shared.find(|(of, _)| of == context)?.1.clone())
     }
 }
 

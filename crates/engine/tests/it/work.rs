@@ -6,7 +6,11 @@ use std::sync::{
 };
 
 use longhaul_core::{Body, Outcome, Phase, Reason, Run, Stop, task::OnCrash};
-use longhaul_engine::{notes::Heard, tool::Finish};
+use longhaul_engine::{
+    notes::Heard,
+    tool::{Finish, Slots},
+    transact::Opening,
+};
 use longhaul_store::Query;
 
 use crate::support::*;
@@ -18,6 +22,7 @@ on_each_store!(
     a_claim_and_its_start_are_one_step,
     a_tool_that_panics_ends_its_task_and_no_other,
     a_tool_gets_no_more_attempts_at_once_than_it_may_have,
+    tools_that_share_a_name_are_counted_apart,
     a_task_whose_tool_is_not_here_is_left_for_another_process,
     of_many_notes_the_newest_is_stored_and_not_each,
     whoever_follows_a_call_sees_each_note,
@@ -186,6 +191,45 @@ async fn a_tool_that_panics_ends_its_task_and_no_other(rig: Rig) {
     let good = call(&engine, "fine").await;
     finished(&engine, good).await;
     assert!(!engine.load().fenced);
+}
+
+async fn tools_that_share_a_name_are_counted_apart(rig: Rig) {
+    let stage = Stage::new();
+    let seen = stage.clone();
+    let (narrow, wide) = (Body::new(b"[1]"), Body::new(b"[2]"));
+    let slots = |of: &str, max| Slots {
+        of: of.to_owned(),
+        max,
+    };
+    let shared = vec![
+        (narrow.clone(), slots("narrow", 1)),
+        (wide.clone(), slots("wide", 2)),
+    ];
+    let tools = Toolbox::default()
+        .with("deploy", 3, move |call, _| {
+            let seen = seen.clone();
+            async move {
+                seen.enter(&call);
+                seen.door().await;
+                returned("ok")
+            }
+        })
+        .sharing("deploy", shared);
+    let engine = rig.engine(tools).await;
+    let mut ids = Vec::new();
+    for context in [&narrow, &narrow, &narrow, &wide, &wide, &wide] {
+        let context = context.clone();
+        let opening = |opening: &mut Opening| opening.context = context;
+        ids.push(call_with(&engine, "deploy", rules(OnCrash::Fail), opening).await);
+    }
+    let began = stage.began(3).await;
+    let of = |context: &Body| began.iter().filter(|call| call.context == *context).count();
+    assert_eq!((of(&narrow), of(&wide)), (1, 2));
+    assert_eq!(stage.count(), 3);
+    stage.open();
+    for id in ids {
+        finished(&engine, id).await;
+    }
 }
 
 async fn a_tool_gets_no_more_attempts_at_once_than_it_may_have(rig: Rig) {

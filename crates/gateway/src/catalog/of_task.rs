@@ -6,7 +6,7 @@
 use std::{future::ready, sync::Arc};
 
 use longhaul_core::Body;
-use longhaul_engine::tool::{Call, Context, Finish, Running, Tool as Work};
+use longhaul_engine::tool::{Call, Context, Finish, Running, Slots, Tool as Work};
 use longhaul_mcp::{RpcError, request::Answers};
 
 use crate::{
@@ -23,6 +23,29 @@ pub(super) struct OfTask {
 }
 
 impl OfTask {
+    /// What tasks under this name count against, one for each tool that has had it.
+    pub(super) fn slots(&self, name: &str) -> Vec<Slots> {
+        let command = self.command.iter().map(|work| command_slots(name, &**work));
+        let of_servers = self
+            .of_servers
+            .iter()
+            .map(|(tool, work)| server_slots(tool, &**work));
+        command.chain(of_servers).collect()
+    }
+
+    /// What the task of this name and context counts against. One whose tool is gone ends at once.
+    pub(super) fn slots_of(&self, name: &str, context: &Body) -> Slots {
+        let tool = view::Context::decode(context).server_tool;
+        match (&tool, self.of(tool.as_ref())) {
+            (Some(tool), Some(work)) => server_slots(tool, &**work),
+            (None, Some(work)) => command_slots(name, &**work),
+            (_, None) => Slots {
+                of: format!("{name} gone"),
+                max: 1,
+            },
+        }
+    }
+
     fn of(&self, tool: Option<&ServerTool>) -> Option<&Arc<dyn Work>> {
         match tool {
             None => self.command.as_ref(),
@@ -47,11 +70,22 @@ impl Work for OfTask {
     }
 
     fn concurrency_max(&self) -> usize {
-        let all = self
-            .command
-            .iter()
-            .chain(self.of_servers.iter().map(|(_, work)| work));
-        all.map(|work| work.concurrency_max()).max().unwrap_or(0)
+        self.slots("").iter().map(|slots| slots.max).sum()
+    }
+}
+
+fn command_slots(name: &str, work: &dyn Work) -> Slots {
+    Slots {
+        of: name.to_owned(),
+        max: work.concurrency_max(),
+    }
+}
+
+/// A command's name has no space.
+fn server_slots(tool: &ServerTool, work: &dyn Work) -> Slots {
+    Slots {
+        of: format!("{} {}", tool.server, tool.tool),
+        max: work.concurrency_max(),
     }
 }
 

@@ -1,10 +1,14 @@
 //! What is listed when commands and several servers offer tools, under which names, and what a task's tool is called
 //! by later.
 
-use longhaul_engine::tool::Tools as _;
+use std::sync::Arc;
+
+use longhaul_core::Body;
+use longhaul_engine::tool::{Call, Context, Running, Tool as Work, Tools as _};
 use longhaul_gateway::{
     catalog::{Beside, Catalog, Entry},
     config::{Prefix, Toolset},
+    view::{self, ServerTool},
 };
 use longhaul_mcp::reply::TaskSupport;
 
@@ -94,6 +98,49 @@ fn a_task_is_looked_for_under_every_name_that_its_tool_may_have_had() {
         assert!(catalog.find(name).is_some() && catalog.names().contains(&name.to_owned()));
     }
     assert!(catalog.find("open").is_none());
+}
+
+/// A tool that may run so many times at once.
+struct Limited(usize);
+
+impl Work for Limited {
+    fn run(&self, _: Call, _: Context) -> Running {
+        Box::pin(async { text("done") })
+    }
+
+    fn concurrency_max(&self) -> usize {
+        self.0
+    }
+}
+
+#[test]
+fn no_tool_lifts_the_concurrency_of_another_of_its_name() {
+    let limited = |name: &str, max| Entry {
+        work: Arc::new(Limited(max)),
+        ..tool(name)
+    };
+    let servers = ["git", "hub"].map(|server| (server.to_owned(), Prefix::Auto));
+    let catalog = Catalog::new(vec![limited("deploy", 1)]).with_servers(servers);
+    catalog.offer("git", vec![limited("deploy", 16)], Beside::default());
+    catalog.offer("hub", vec![limited("deploy", 4)], Beside::default());
+    let context = |server: &str| {
+        let context = view::Context {
+            server_tool: Some(ServerTool {
+                server: server.to_owned(),
+                tool: "deploy".to_owned(),
+            }),
+            ..view::Context::default()
+        };
+        Body::new(&serde_json::to_vec(&context).expect("JSON"))
+    };
+    let slots = |name: &str, context: &Body| catalog.slots_of(name, context).expect("it is there");
+    let own = slots("deploy", &Body::new(b"{}"));
+    let (git, hub) = (slots("deploy", &context("git")), slots("deploy", &context("hub")));
+    assert_eq!((own.max, git.max, hub.max), (1, 16, 4));
+    assert!(own.of != git.of && own.of != hub.of && git.of != hub.of);
+    assert_eq!(catalog.slots("deploy"), [own, git.clone(), hub]);
+    // The same tool counts once, whatever its task was called.
+    assert_eq!(catalog.slots("git__deploy"), [git]);
 }
 
 #[tokio::test]
