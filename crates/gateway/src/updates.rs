@@ -15,7 +15,7 @@ use longhaul_mcp::{
 
 use crate::{
     quota::{Caps, Place},
-    upstream::subscription::{Due, Subscription},
+    upstream::subscription::{Due, Subscription, covers},
 };
 
 /// How much may be subscribed to.
@@ -91,18 +91,28 @@ impl Updates {
         let _before = self.lock().insert(uri.to_owned(), held);
     }
 
+    /// A stream that was to tell of a change is gone, and nobody knows whether its client read it: the next one tells
+    /// of it.
+    pub(crate) fn again(&self, uri: &str) {
+        if self.lock().keys().any(|resource| covers(resource, uri)) {
+            self.due.add(uri, uri);
+        }
+    }
+
     /// The resource is not told of any more.
     pub(crate) fn end(&self, uri: &str) {
-        let ended = self.lock().remove(uri);
+        let mut held = self.lock();
+        let ended = held.remove(uri);
+        self.due.forget(uri, held.keys());
+        drop(held);
         drop(ended);
-        self.due.forget(uri);
     }
 
     /// Nothing is told of any more. Returns what was subscribed to.
     pub(crate) fn end_all(&self) -> Vec<String> {
         let ended = std::mem::take(&mut *self.lock());
         for uri in ended.keys() {
-            self.due.forget(uri);
+            self.due.forget(uri, [].iter());
         }
         ended.into_keys().collect()
     }

@@ -137,8 +137,7 @@ impl Dispatch {
         }
         let session = Session::new(key, caller.owner.clone(), opened.peer, false, true);
         kept.put_into(&session);
-        inner.sessions.know(&session);
-        Ok(Some(session))
+        Ok(Some(inner.sessions.know(session)))
     }
 
     async fn kept(&self, caller: &Caller, key: &str) -> Result<Kept, RpcError> {
@@ -282,9 +281,16 @@ impl Sessions {
         known.fresh.push_back(Arc::clone(session));
     }
 
-    /// A session is used.
-    fn know(&self, session: &Arc<Session>) {
-        self.keep(&mut self.lock(), session);
+    /// A session is used. Returns the one of its id that is known: another request may have made it meanwhile, and
+    /// what one request sets, the streams of all must see.
+    fn know(&self, session: Arc<Session>) -> Arc<Session> {
+        let mut known = self.lock();
+        if let Some(used) = known.used.get_mut(session.key()) {
+            used.at = Instant::now();
+            return Arc::clone(&used.session);
+        }
+        self.keep(&mut known, &session);
+        session
     }
 
     fn keep(&self, known: &mut Known, session: &Arc<Session>) {
@@ -361,3 +367,38 @@ fn record_key(caller: &Caller, key: &str) -> RecordKey {
 const SESSION_LASTS: Span = Span::seconds(30 * 24 * 60 * 60);
 /// How many sessions are remembered that have only begun.
 const FRESH_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use longhaul_mcp::{Client, edge::Version};
+    use longhaul_store::Owner;
+
+    use super::*;
+
+    fn session() -> Arc<Session> {
+        let owner = Owner {
+            tenant: "default".to_owned(),
+            issuer: "local".to_owned(),
+            subject: "uid:1".to_owned(),
+            app: String::new(),
+        };
+        let peer = Peer {
+            version: Version::LATEST,
+            client: Client::default(),
+        };
+        Session::new("one".to_owned(), owner, peer, false, true)
+    }
+
+    #[test]
+    fn requests_that_make_one_session_at_once_share_it() {
+        let sessions = Sessions::new(Limits::default());
+        let first = sessions.know(session());
+        let second = sessions.know(session());
+        assert!(Arc::ptr_eq(&first, &second));
+        assert!(
+            sessions
+                .find("one")
+                .is_some_and(|found| Arc::ptr_eq(&first, &found))
+        );
+    }
+}

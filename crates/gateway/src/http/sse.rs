@@ -156,23 +156,46 @@ pub(super) fn shared(shared: Shared, session: Arc<Session>, source: SharedStream
         if !sender.send(comment(), reader_time).await {
             return;
         }
+        // The resource of which the frame tells that was sent last.
+        let mut last = None;
         loop {
             let next = tokio::time::timeout(shared.limits.keep_alive, source.next());
-            let frame = tokio::select! {
-                () = sender.gone() => return,
-                () = shared.dispatch.draining() => return,
-                () = session.ended() => return,
+            let (frame, told) = tokio::select! {
+                () = sender.gone() => break,
+                () = shared.dispatch.draining() => break,
+                () = session.ended() => break,
                 next = next => match next {
-                    Err(_) => comment(),
-                    Ok(Some(push)) => event(&edge.push(&push, &id)).into(),
-                    Ok(None) => return,
+                    Err(_) => (comment(), None),
+                    Ok(Some(push)) => (event(&edge.push(&push, &id)).into(), updated(push)),
+                    Ok(None) => break,
                 },
             };
             if !sender.send(frame, reader_time).await {
-                return;
+                told.iter().for_each(|uri| session.updates().again(uri));
+                break;
             }
+            last = told;
+        }
+        if let Some(uri) = last.filter(|_| !sender.all_taken()) {
+            session.updates().again(&uri);
         }
     })
+}
+
+/// The resource that a message says has changed.
+fn updated(push: Push) -> Option<String> {
+    match push {
+        Push::ResourceUpdated { uri } => Some(uri),
+        Push::Acknowledged(_)
+        | Push::Task(_)
+        | Push::ToolsChanged
+        | Push::PromptsChanged
+        | Push::ResourcesChanged
+        | Push::Progress { .. }
+        | Push::Question { .. }
+        | Push::Withdrawn { .. }
+        | Push::Log { .. } => None,
+    }
 }
 
 /// The frames of one subscription, until all that it follows has ended or the server drains.
@@ -275,9 +298,14 @@ impl Sender {
         match tokio::time::timeout(reader_time, self.frames.reserve()).await {
             Ok(Ok(_)) => true,
             // A client that has its reply may close the stream at once, before this end was woken.
-            Ok(Err(_)) => self.taken.load(Ordering::Acquire) == self.sent.load(Ordering::Relaxed),
+            Ok(Err(_)) => self.all_taken(),
             Err(_) => false,
         }
+    }
+
+    /// Whether the connection has taken every frame out by now.
+    fn all_taken(&self) -> bool {
+        self.taken.load(Ordering::Acquire) == self.sent.load(Ordering::Relaxed)
     }
 
     /// Resolves when the client has left.

@@ -25,9 +25,6 @@ use super::{
     server::{Caller, Server, Times},
 };
 
-/// How long a request about a subscription may take.
-pub const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
-
 /// What one server defines.
 #[derive(Clone, Debug)]
 pub struct Definitions {

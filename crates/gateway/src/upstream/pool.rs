@@ -630,6 +630,10 @@ impl Pool {
         self.slots().closed
     }
 
+    pub(super) fn times(&self) -> &Times {
+        &self.plan.times
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.plan.name
     }

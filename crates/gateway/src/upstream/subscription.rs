@@ -111,9 +111,10 @@ impl Due {
         self.added.notify_one();
     }
 
-    /// Nobody wants to know of this resource any more.
-    pub(crate) fn forget(&self, resource: &str) {
-        self.uris().retain(|due| !covers(resource, due));
+    /// Nobody wants to know of this resource any more, but of what `others` cover.
+    pub(crate) fn forget<'a>(&self, resource: &str, others: impl Iterator<Item = &'a String> + Clone) {
+        let is_wanted = |due: &str| others.clone().any(|other| covers(other, due));
+        self.uris().retain(|due| !covers(resource, due) || is_wanted(due));
     }
 
     fn uris(&self) -> MutexGuard<'_, VecDeque<String>> {
@@ -122,7 +123,7 @@ impl Due {
 }
 
 /// Whether something is the resource, or a part of it: a server may tell of a part.
-fn covers(resource: &str, changed: &str) -> bool {
+pub(crate) fn covers(resource: &str, changed: &str) -> bool {
     let Some(rest) = changed.strip_prefix(resource) else {
         return false;
     };
@@ -358,19 +359,34 @@ impl Keeper {
 
     async fn in_session(&mut self, lease: Lease) -> Ended {
         let connection = &lease.connection;
-        let wait = super::definitions::PAGE_TIME_MAX;
-        let outcome = request(connection, "resources/subscribe", &self.uri, wait).await;
-        if !matches!(outcome, Outcome::Came(_)) {
-            return Ended::Failed(outcome);
+        let wait = self.pool.times().request;
+        let left_meanwhile = left(self.count.clone());
+        let outcome = request(connection, "resources/subscribe", &self.uri, wait, left_meanwhile).await;
+        match outcome {
+            Outcome::Came(_) => self.stands(),
+            // It may have begun all the same.
+            Outcome::Stopped { .. } => {
+                self.unsubscribe(connection).await;
+                return Ended::Left;
+            }
+            outcome @ (Outcome::Errored(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(_)
+            | Outcome::Failed(_)
+            | Outcome::TimedOut) => return Ended::Failed(outcome),
         }
-        self.stands();
         tokio::select! {
             _ = connection.ended() => Ended::Lost,
             () = left(self.count.clone()) => {
-                request(connection, "resources/unsubscribe", &self.uri, UNSUBSCRIBED_WITHIN).await;
+                self.unsubscribe(connection).await;
                 Ended::Left
             }
         }
+    }
+
+    async fn unsubscribe(&self, connection: &Connection) {
+        let (wait, never) = (UNSUBSCRIBED_WITHIN, std::future::pending());
+        request(connection, "resources/unsubscribe", &self.uri, wait, never).await;
     }
 
     async fn on_stream(&mut self, lease: Lease) -> Ended {
@@ -385,26 +401,22 @@ impl Keeper {
             .connection
             .subscribe(request, acknowledge, left(self.count.clone()));
         tokio::pin!(listening);
+        let wait = ACKNOWLEDGED_WITHIN.min(self.pool.times().request);
         let acknowledged = tokio::select! {
-            outcome = &mut listening => return match outcome {
-                Outcome::Stopped { .. } => Ended::Left,
-                outcome @ (Outcome::Came(_)
-                | Outcome::Errored(_)
-                | Outcome::Unusable(_)
-                | Outcome::Unsent(_)
-                | Outcome::Failed(_)
-                | Outcome::TimedOut) => Ended::Failed(outcome),
-            },
-            acknowledged = timeout(ACKNOWLEDGED_WITHIN, acknowledged) => acknowledged,
+            biased;
+            outcome = &mut listening => return not_begun(outcome),
+            acknowledged = timeout(wait, acknowledged) => acknowledged,
         };
         match acknowledged {
             Ok(Ok(honoured)) if is_honoured(&honoured, &self.uri) => self.stands(),
+            // It is over: how, the server has said.
+            Ok(Err(_)) => return not_begun(listening.await),
             Ok(Ok(_)) => {
                 let refused =
                     RpcError::invalid_params("The server does not tell of changes of this resource");
                 return Ended::Failed(Outcome::Errored(refused.object().to_raw()));
             }
-            Ok(Err(_)) | Err(_) => return Ended::Failed(Outcome::TimedOut),
+            Err(_) => return Ended::Failed(Outcome::TimedOut),
         }
         match listening.await {
             Outcome::Stopped { .. } => Ended::Left,
@@ -423,6 +435,18 @@ impl Keeper {
     }
 }
 
+fn not_begun(outcome: Outcome) -> Ended {
+    match outcome {
+        Outcome::Stopped { .. } => Ended::Left,
+        outcome @ (Outcome::Came(_)
+        | Outcome::Errored(_)
+        | Outcome::Unusable(_)
+        | Outcome::Unsent(_)
+        | Outcome::Failed(_)
+        | Outcome::TimedOut) => Ended::Failed(outcome),
+    }
+}
+
 /// Resolves when nobody hears of it.
 async fn left(mut count: watch::Receiver<usize>) {
     // What was taken out is heard by nobody.
@@ -435,7 +459,13 @@ fn is_honoured(honoured: &Obj, uri: &str) -> bool {
     uris.is_some_and(|uris| uris.iter().any(|honoured| honoured == uri))
 }
 
-async fn request(connection: &Connection, method: &str, uri: &str, wait: Duration) -> Outcome {
+async fn request(
+    connection: &Connection,
+    method: &str,
+    uri: &str,
+    wait: Duration,
+    stop: impl Future<Output = ()>,
+) -> Outcome {
     let mut params = Obj::default();
     params.set("uri", uri);
     let request = Request {
@@ -444,5 +474,22 @@ async fn request(connection: &Connection, method: &str, uri: &str, wait: Duratio
         timeout: Some(wait),
         ..Request::default()
     };
-    connection.request(request, None, std::future::pending()).await
+    connection.request(request, None, stop).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_due_of_another_subscription_stays() {
+        let due = Due::default();
+        let others = ["file:///d/x".to_owned()];
+        due.add("file:///d", "file:///d/y");
+        due.add("file:///d", "file:///d/x");
+        due.forget("file:///d", others.iter());
+        assert_eq!(due.next().await, "file:///d/x");
+        due.add("file:///d/x", "file:///d/x/last");
+        assert_eq!(due.next().await, "file:///d/x/last");
+    }
 }

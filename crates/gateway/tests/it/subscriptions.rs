@@ -213,6 +213,39 @@ async fn a_resource_that_its_server_does_not_tell_of_is_refused() {
 }
 
 #[tokio::test]
+async fn a_refused_subscription_ends_with_the_server_s_own_error() {
+    for era in ["2025", "2026"] {
+        let world = world(era, SHARED).await;
+        let session = SessionClient::open(&world).await;
+        for _ in 0..20 {
+            let reply = subscribe(&session, "fixture://refused").await;
+            assert_eq!(reply["error"]["code"], -32050, "{reply}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_a_dead_stream_took_is_told_by_the_next() {
+    let world = world("2025", SHARED).await;
+    let session = SessionClient::open(&world).await;
+    let mut events = session.listen(None).await;
+    subscribe(&session, "fixture://one").await;
+    assert_eq!(updated(&mut events).await, "fixture://one");
+    // Nobody takes these from the stream.
+    for part in ["fixture://one/1", "fixture://one/2", "fixture://one/3"] {
+        touch(&world, part).await;
+    }
+    drop(events);
+    let mut events = session.listen(None).await;
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        told.push(updated(&mut events).await);
+    }
+    told.sort();
+    assert_eq!(told, ["fixture://one/1", "fixture://one/2", "fixture://one/3"]);
+}
+
+#[tokio::test]
 async fn subscriptions_have_a_limit_in_a_session_and_in_all() {
     let settings = Settings {
         subscriptions: Limits {
