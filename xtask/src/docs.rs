@@ -49,6 +49,13 @@ const PAGES: &[Page] = &[
         },
     },
     Page {
+        path: "docs/reference/lossless.md",
+        from: Maker::Test {
+            package: "longhaul-gateway",
+            test: "what_real_servers_said_arrives_as_it_was_sent",
+        },
+    },
+    Page {
         path: "docs/reference/settings.md",
         from: Maker::Binary(settings),
     },

@@ -33,6 +33,9 @@ pub struct Context {
     /// The tool of a server behind this one that the call is of. Its name in the row may be another's later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_tool: Option<ServerTool>,
+    /// The call had no arguments at all, which is not the same as none in them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_arguments: bool,
     /// The session that the call came from, for servers behind this one that keep a process for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

@@ -8,7 +8,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use longhaul_core::{Body, Millis, Span, TaskId, decide::Birth, task::CanAsk};
-use longhaul_engine::transact::{Done, Opening, Trail};
+use longhaul_engine::{
+    notes::Notes,
+    transact::{Done, Opening, Trail},
+};
 use longhaul_mcp::{
     Client, Reply, RpcError, canon,
     frame::Raw,
@@ -54,10 +57,9 @@ pub(super) struct Checked {
 }
 
 /// The task of a call.
-#[derive(Clone, Copy)]
 pub(super) enum Begun {
-    /// Born with it.
-    New(TaskId),
+    /// Born with it, and followed since before its work could say anything.
+    New(TaskId, Notes),
     /// Born before, under the same idempotency key.
     Same(TaskId),
     /// Born before, with an equal call that was left.
@@ -121,6 +123,7 @@ impl Dispatch {
         };
         let place = self.held_place(caller, kept).map_err(error)?;
         let key = join_key(caller, &client, &call, &checked);
+        let mut notes = None;
         let (task, waits) = match &call.request_state {
             Some(state) => {
                 let task = self.resume(caller, state, checked.digest, &call.responses).await;
@@ -133,7 +136,11 @@ impl Dispatch {
             {
                 Some(task) => (task, Waits::Joined),
                 None => match self.birth(caller, &client, &call, &checked, key.clone()).await {
-                    Ok(Begun::New(task) | Begun::Same(task)) => (task, Waits::Own),
+                    Ok(Begun::New(task, followed)) => {
+                        notes = Some(followed);
+                        (task, Waits::Own)
+                    }
+                    Ok(Begun::Same(task)) => (task, Waits::Own),
                     Ok(Begun::Joined(task)) => (task, Waits::Joined),
                     Err(refusal) => return Err(error(refusal)),
                 },
@@ -151,6 +158,7 @@ impl Dispatch {
             session: session.cloned(),
             client,
             task,
+            notes,
             digest: checked.digest,
             terms,
             stay,
@@ -209,7 +217,7 @@ impl Dispatch {
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let begun = self.birth(caller, &client, &call, &checked, None).await;
         let (task, was_there) = match begun.map_err(error)? {
-            Begun::New(task) => (task, false),
+            Begun::New(task, _) => (task, false),
             Begun::Same(task) | Begun::Joined(task) => (task, true),
         };
         let shown = self.show_marked(&caller.owner, task, None, Mark::Kept).await;
@@ -357,13 +365,15 @@ impl Dispatch {
             }
             Allowed::open(permit, opening, Born::New)
         };
+        // The work may begin, and say something, before the commit is told here.
+        let notes = inner.engine.notes(id);
         let done = inner
             .engine
             .transact(scope, judge)
             .await
             .map_err(|error| store_reply(&error))?;
         Ok(match done {
-            Done::Committed(_, _) => Ok(Begun::New(id)),
+            Done::Committed(_, _) => Ok(Begun::New(id, notes)),
             Done::Refused(Born::Same(existing)) | Done::NotNow(_, Born::Same(existing)) => {
                 Ok(Begun::Same(existing))
             }
@@ -381,6 +391,7 @@ impl Dispatch {
             traceparent: client.traceparent.clone(),
             rest: (entry.server_tool.is_some() && !call.rest.0.is_empty()).then(|| call.rest.to_raw()),
             server_tool: entry.server_tool.clone(),
+            no_arguments: call.arguments.is_none(),
             session: checked.session.clone(),
             level: checked.level.filter(|_| entry.server_tool.is_some()),
             progress: checked.progress.clone(),

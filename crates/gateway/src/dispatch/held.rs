@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
 use longhaul_core::{Outcome, Phase, Reason, TaskId, task::QuestionState};
-use longhaul_engine::notes::Heard;
+use longhaul_engine::notes::{Heard, Notes};
 use longhaul_mcp::{
     Client, Push, Reply, RpcError,
     frame::{Obj, Raw},
@@ -61,7 +61,7 @@ pub struct Held {
 struct Stream {
     token: Option<ProgressToken>,
     level: Option<LogLevel>,
-    notes: longhaul_engine::notes::Notes,
+    notes: Notes,
     sent: Option<Progress>,
     sent_at: Instant,
 }
@@ -72,6 +72,8 @@ pub(super) struct Arrival {
     pub(super) session: Option<Conversation>,
     pub(super) client: Client,
     pub(super) task: TaskId,
+    /// What the work says, where it was followed from its beginning.
+    pub(super) notes: Option<Notes>,
     pub(super) digest: [u8; 32],
     pub(super) terms: Terms,
     pub(super) stay: Stay,
@@ -120,7 +122,9 @@ impl Dispatch {
             stream: listens.then(|| Stream {
                 token: arrival.progress_token,
                 level,
-                notes: self.inner.engine.notes(arrival.task),
+                notes: arrival
+                    .notes
+                    .unwrap_or_else(|| self.inner.engine.notes(arrival.task)),
                 sent: None,
                 sent_at: Instant::now(),
             }),

@@ -170,6 +170,7 @@ impl Dispatch {
             session: wait.session,
             client: wait.client,
             task: row.id,
+            notes: None,
             digest: row.digest,
             terms,
             stay,

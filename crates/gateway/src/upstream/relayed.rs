@@ -87,7 +87,7 @@ impl Relayed {
             },
             bytes_max: self.question_max,
         };
-        let mut params = self.params(call, stored.rest);
+        let mut params = self.params(call, &stored);
         let caller = Caller::of(&owner_digest(&call.owner), stored.session);
         let asked = Asked {
             server: self.server.name(),
@@ -199,9 +199,11 @@ impl Relayed {
     }
 
     /// The parameters as the client wrote them, under the name that the tool has there.
-    fn params(&self, call: &Call, rest: Option<Raw>) -> Obj {
-        let arguments = call.args.bytes().and_then(|bytes| Raw::parse_bytes(bytes).ok());
-        let rest = rest.and_then(|rest| rest.read().ok()).unwrap_or_default();
+    fn params(&self, call: &Call, stored: &view::Context) -> Obj {
+        let arguments = call.args.bytes().filter(|_| !stored.no_arguments);
+        let arguments = arguments.and_then(|bytes| Raw::parse_bytes(bytes).ok());
+        let rest = stored.rest.as_ref().and_then(|rest| rest.read().ok());
+        let rest = rest.unwrap_or_default();
         call_params(&self.name, arguments.as_ref(), rest)
     }
 

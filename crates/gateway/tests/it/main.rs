@@ -15,6 +15,7 @@ mod config_servers;
 mod hold;
 mod join;
 mod limits;
+mod lossless;
 mod passed_on;
 mod program_text;
 mod reasons;

@@ -8,6 +8,7 @@ use longhaul_mcp::{
     client::{
         self, Carrier, Era, Hello, Incoming, Outgoing,
         incoming::Notice,
+        list::{Items, Of},
         result::{self, Came},
         tools::{Definition, listable},
     },
@@ -36,6 +37,8 @@ enum Place {
     Relayed(Edge),
     /// An error.
     Error(Edge),
+    /// A page of a list, in the list of all servers.
+    Page,
     /// The definition of a tool.
     Definition(Edge),
     /// The parameters of a notification.
@@ -43,7 +46,7 @@ enum Place {
 }
 
 impl Place {
-    const ALL: [Place; 13] = [
+    const ALL: [Place; 14] = [
         Place::Request(Era::Session(LATEST)),
         Place::Request(Era::Stateless),
         Place::Call,
@@ -53,6 +56,7 @@ impl Place {
         Place::Relayed(Edge::Stateless),
         Place::Error(SESSION),
         Place::Error(Edge::Stateless),
+        Place::Page,
         Place::Definition(SESSION),
         Place::Definition(Edge::Stateless),
         Place::Notice(SESSION),
@@ -70,6 +74,7 @@ impl Place {
             Place::Relayed(Edge::Stateless) => "Any other result, to a client of 2026-07-28",
             Place::Error(Edge::Session(_)) => "An error, to a client with a session",
             Place::Error(Edge::Stateless) => "An error, to a client of 2026-07-28",
+            Place::Page => "A list of prompts, resources or templates, to any client",
             Place::Definition(Edge::Session(_)) => "The definition of a tool, to a client with a session",
             Place::Definition(Edge::Stateless) => "The definition of a tool, to a client of 2026-07-28",
             Place::Notice(Edge::Session(_)) => "Parameters of a notification, to a client with a session",
@@ -91,6 +96,7 @@ impl Place {
                 rendered(edge, &reply, "result")
             }
             Place::Error(edge) => rendered(edge, &Reply::Error(error(text)), "error"),
+            Place::Page => page_of_prompts(text),
             Place::Definition(edge) => definition(edge, by, text),
             Place::Notice(edge) => notice(edge, by, text),
         }
@@ -212,6 +218,14 @@ fn rendered(edge: Edge, reply: &Reply, member: &str) -> String {
     result.to_raw().text().to_owned()
 }
 
+/// A server's page, in the one page of all servers.
+fn page_of_prompts(text: &str) -> String {
+    let mut items = Items::new(Of::Prompts);
+    items.add(&raw(text)).expect("a page");
+    let page = Of::Prompts.page(items.items.iter().map(|item| &item.raw), None);
+    page.text().to_owned()
+}
+
 fn definition(edge: Edge, offered: &str, text: &str) -> String {
     let definition = Definition::read(&raw(text)).expect("a tool");
     let (support, shows_output, name) = match offered {
@@ -314,7 +328,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         place: NEW,
-        what: "`_meta` says who asks: Longhaul, with what can be asked of it; the rest as above",
+        what: "`_meta` says who asks: Longhaul, with what can be asked of it and which log messages it wants; the rest as above",
         why: "B-4, D-39",
         by: "prompts/get",
         sent: r#"{"name":"p","task":{},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"c","version":"2"},"com.example/k":1.50}}"#,
@@ -327,6 +341,14 @@ const EDITS: &[Edit] = &[
         by: "",
         sent: r#"{"vendor":[1e2],"arguments":{"b":1.50,"a":null},"name":"git__log"}"#,
         arrives: r#"{"name":"log","arguments":{"b":1.50,"a":null},"vendor":[1e2]}"#,
+    },
+    Edit {
+        place: Place::Call,
+        what: "`arguments` of null go: clients of sessions write an absent member so",
+        why: "–",
+        by: "",
+        sent: r#"{"name":"log","arguments":null}"#,
+        arrives: r#"{"name":"log"}"#,
     },
     Edit {
         place: Place::Result(SESSION),
@@ -415,6 +437,14 @@ const EDITS: &[Edit] = &[
         by: "",
         sent: r#"{"vendor":1.50,"code":-32002,"message":"No such resource","data":{"uri":"file:///a"}}"#,
         arrives: r#"{"vendor":1.50,"code":-32602,"message":"No such resource","data":{"uri":"file:///a"}}"#,
+    },
+    Edit {
+        place: Place::Page,
+        what: "the lists of all servers are one page: the items pass, and what stood about them goes",
+        why: "D-8",
+        by: "",
+        sent: r#"{"nextCursor":"2","vendor":1,"prompts":[{"name":"p","vendor":1.50}]}"#,
+        arrives: r#"{"prompts":[{"name":"p","vendor":1.50}]}"#,
     },
     Edit {
         place: Place::Definition(SESSION),
@@ -555,12 +585,18 @@ fn nothing_else_is_changed_on_the_way() {
             }
             // Of these only what is known passes on.
             Place::Notice(_) => continue,
+            Place::Page => (
+                "",
+                format!(
+                    r#"{{"prompts":[{{{VENDOR},"name":"\u0070","arguments":[{{{VENDOR}}}],"_meta":{{{VENDOR}}}}}]}}"#
+                ),
+            ),
         };
         let arrived = place.pass(by, &sent);
         assert_eq!(without_additions(place, &arrived), sent, "{place:?}");
         checked += 1;
     }
-    assert_eq!(checked, 11);
+    assert_eq!(checked, 12);
 }
 
 /// What arrived, without what every message of the newer generation has.
@@ -585,6 +621,7 @@ fn without_additions(place: Place, arrived: &str) -> String {
         | Place::Result(Edge::Session(_))
         | Place::Relayed(Edge::Session(_))
         | Place::Error(_)
+        | Place::Page
         | Place::Definition(_)
         | Place::Notice(_) => {}
     }
@@ -649,6 +686,16 @@ A frame is one line, so a line end between two tokens arrives as a space (A-29);
 ";
 
 const TAIL: &str = "
+## What comes of a task
+
+The result of a task is what the reply to the call would have been: in `tasks/result` with the name of Longhaul's task in `_meta` (A-52), in `tasks/get` without the name of Longhaul as the server, which stands about it.
+
+## What a server asks
+
+A form that a server asks its caller to fill in, in the middle of a call, is read and written anew: its message and its fields pass, their text is made fit to be shown, and what stands about the form as a whole goes.
+What a prompt or a resource asks passes as it was written to a client of 2026-07-28; a client with a session cannot repeat its request, and gets an error (`upstream_asked`).
+The error -32021 of what a client with a session did not declare has the code -32603 there; the rest of it stands (D-9).
+
 ## What does not pass
 
 - A frame that two readers could read differently is refused, in either direction: rule E-1 of [the rules](rules.md).
@@ -656,5 +703,7 @@ const TAIL: &str = "
 - A tool whose definition a strict client would refuse is not listed. The other tools of its server are.
 - A request of a server that Longhaul does not answer is refused as unknown. A ping is answered.
 - A log message that belongs to no call goes to the session whose own process sent it. Of a process that serves several it goes to nobody.
+- Progress that is no further than what was told before is left out (A-33), and so is a notification that has not the shape of its method.
+- An id comes back as the same value; how it is spelled is each hop's own.
 - Headers, session ids and event ids belong to one hop; the headers of the next are made from the body that is sent.
 ";
