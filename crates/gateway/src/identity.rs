@@ -19,6 +19,8 @@ pub struct Caller {
     pub hold: Option<Span>,
     /// What the endpoint that it came to shows.
     pub selection: Selection,
+    /// The pipe that it came on, if that has a key. A client without a session is told from others by it.
+    pub pipe: Option<String>,
 }
 
 /// How a request came in; shown to people beside a task.
@@ -65,6 +67,7 @@ impl Caller {
             origin,
             hold: None,
             selection: Selection::all(),
+            pipe: None,
         }
     }
 }

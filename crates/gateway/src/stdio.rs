@@ -368,12 +368,13 @@ struct Server {
 
 impl Server {
     async fn serve(mut self, incoming: Incoming) {
-        let hold = match self.peer {
-            Peer::Client => None,
-            Peer::Pipe { hold, .. } => hold,
+        let (hold, key) = match self.peer {
+            Peer::Client => (None, None),
+            Peer::Pipe { hold, key } => (hold, key),
         };
         let caller = Caller {
             hold,
+            pipe: key.map(|key| format!("pipe:{key:032x}")),
             ..self.stdio.caller()
         };
         let id = incoming.id.clone();

@@ -137,7 +137,7 @@ section! {
         /// How long a call waits for a process or session: for one to be opened, or to become free.
         wait_timeout: Span = "5m" in 100..=3600000, since "0.1.0";
         /// How long a process or session without a request is kept for its caller where another caller waits for one.
-        keep_idle: Span = "30s" in 0..=3600000, since "0.1.0";
+        keep_idle: Span = "2m" in 0..=3600000, since "0.1.0";
         /// When the names of its tools and prompts begin with `NAME__`: `auto` (where two would be the same), `always`
         /// or `never`.
         prefix: Prefix = "auto", since "0.1.0";

@@ -115,6 +115,8 @@ impl Dispatch {
         if let Some(place) = session {
             checked.session = Some(place.session.key().to_owned());
             checked.level = place.session.level();
+        } else if checked.session.is_none() {
+            checked.session.clone_from(&caller.pipe);
         }
         let error = |error: RpcError| Box::new(Reply::Error(error));
         let kept: &[Response] = match &call.request_state {

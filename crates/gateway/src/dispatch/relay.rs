@@ -405,7 +405,10 @@ pub(super) fn caller(
 ) -> server::Caller {
     match session {
         Some(place) => in_session(owner, &place.session),
-        None => server::Caller::of(&owner_digest(&owner.owner), client.session.clone()),
+        None => {
+            let run = client.session.clone().or_else(|| owner.pipe.clone());
+            server::Caller::of(&owner_digest(&owner.owner), run)
+        }
     }
 }
 

@@ -7,10 +7,12 @@ use longhaul_engine::clock;
 use longhaul_gateway::{
     admin::{Backend as _, Entrance, Peer},
     dispatch::Settings,
+    stdio::{self, Stdio},
     upstream::{Definitions, server::State},
 };
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::{
     session_client::{SessionClient, initialize},
@@ -184,6 +186,48 @@ async fn each_session_has_a_process_of_its_own() {
     let (run, other) = (of_run("a").await, of_run("b").await);
     assert!(run != other && run != first && other != second);
     assert_eq!(run, of_run("a").await);
+}
+
+#[tokio::test]
+async fn each_pipe_has_a_process_of_its_own_where_its_client_has_no_session() {
+    let world = world("2025", "").await;
+    let pid = |key: u128| {
+        let stdio = Stdio::new(
+            world.dispatch.clone(),
+            Arc::clone(&world.catalog),
+            stdio::Limits::default(),
+        );
+        async move {
+            let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+                "name": "pid", "arguments": {}, "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            } });
+            let (client, server) = tokio::io::duplex(64 * 1024);
+            let (reader, writer) = tokio::io::split(server);
+            let peer = stdio::Peer::Pipe {
+                hold: None,
+                key: Some(key),
+            };
+            let last = Duration::from_secs(1);
+            tokio::spawn(async move {
+                stdio
+                    .serve(reader, writer, peer, std::future::pending(), last)
+                    .await
+            });
+            let mut client = BufReader::new(client);
+            let line = format!("{request}\n");
+            client.write_all(line.as_bytes()).await.expect("it is read");
+            let mut reply = String::new();
+            client.read_line(&mut reply).await.expect("a line");
+            let reply: Value = serde_json::from_str(&reply).expect("JSON");
+            said(&reply["result"]).to_owned()
+        }
+    };
+    let (first, second) = (pid(1).await, pid(2).await);
+    assert_ne!(first, second);
+    assert_eq!(first, pid(1).await);
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ pub(crate) fn choose_fault() {
 pub(crate) struct World {
     pub runner: RunnerId,
     pub dispatch: Dispatch,
+    pub catalog: Arc<Catalog>,
     /// The servers behind it.
     pub fleet: Fleet,
     router: Router,
@@ -125,13 +126,14 @@ impl World {
         let address: SocketAddr = ADDRESS.parse().expect("an address");
         let router = http::router(
             dispatch.clone(),
-            catalog,
+            Arc::clone(&catalog),
             Limits::default(),
             Allowed::new(address, &[], &[]),
         );
         World {
             runner: engine.runner(),
             dispatch,
+            catalog,
             fleet: Fleet::default(),
             router,
             open,
@@ -186,10 +188,11 @@ impl World {
         let dispatch = Dispatch::before(engine, Arc::clone(&catalog), fleet.clone(), keys, settings);
         let address: SocketAddr = ADDRESS.parse().expect("an address");
         let allowed = Allowed::new(address, &[], &[]);
-        let router = http::router(dispatch.clone(), catalog, Limits::default(), allowed);
+        let router = http::router(dispatch.clone(), Arc::clone(&catalog), Limits::default(), allowed);
         World {
             runner,
             dispatch,
+            catalog,
             fleet,
             router,
             open: watch::Sender::new(false),
@@ -207,6 +210,7 @@ impl World {
         });
         World {
             dispatch: self.dispatch.clone(),
+            catalog: Arc::clone(&self.catalog),
             runner: self.runner,
             fleet: self.fleet.clone(),
             router: Router::new().fallback_service(router),
