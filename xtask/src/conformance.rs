@@ -6,7 +6,7 @@
 //! the run; so does a line of either list that passes. `LONGHAUL_BINARY` names another binary to judge. What does not
 //! apply to a tools server is in `not-applicable.json`, each with its reason.
 //!
-//! `mcpcheck` judges the same tools. With `--through` it judges Longhaul in front of servers of others:
+//! `mcpcheck` judges the same tools. With `--through` it judges Longhaul in front of other servers:
 //! `conformance/through.rs`. A whole run also fails when a score is not the committed one; `--write` commits what it saw.
 
 mod behind;
@@ -34,6 +34,7 @@ use crate::{
     workspace::{items, read, text},
 };
 
+use scores::Half;
 use suite::{Revision, Suite};
 
 const RIG: &str = "rigs/conformance";
@@ -110,8 +111,8 @@ fn own(write: bool, arguments: &[String]) -> Outcome {
     let partial = !arguments.is_empty();
     let mut wrong = unexpected(&verdicts, &listed("baseline.json")?, partial);
     if !partial {
-        wrong.extend(stale(&verdicts, &excepted));
-        wrong.extend(scores::settle(&verdicts, write)?);
+        wrong.extend(stale("reference/", &verdicts, &excepted));
+        wrong.extend(scores::settle(Half::Own, &verdicts, write)?);
     }
     if wrong.is_empty() {
         Ok(())
@@ -264,17 +265,17 @@ fn unexpected(verdicts: &Verdicts, baseline: &Reasons, partial: bool) -> Vec<Str
     wrong
 }
 
-/// Exceptions of the reference that did not fail there: it passes them by now, or no check has that name.
-fn stale(verdicts: &Verdicts, excepted: &Reasons) -> Vec<String> {
+/// Exceptions that no check at these places met: it passes by now, or no check has that name.
+fn stale(places: &str, verdicts: &Verdicts, excepted: &Reasons) -> Vec<String> {
     let met: BTreeSet<&String> = verdicts
         .iter()
-        .filter(|(name, _)| name.starts_with("reference/"))
+        .filter(|(name, _)| name.starts_with(places))
         .flat_map(|(_, verdict)| &verdict.excepted)
         .collect();
     excepted
         .keys()
         .filter(|name| !met.contains(name))
-        .map(|name| format!("{name} does not fail on the reference: take it out of its exceptions"))
+        .map(|name| format!("{name} does not fail at `{places}`: take it out of the exceptions"))
         .collect()
 }
 
@@ -338,7 +339,9 @@ fn judge(checks: &str, excepted: &Reasons) -> Result<Verdict, String> {
         match text(&check["status"]) {
             "SUCCESS" | "INFO" => verdict.passed += 1,
             _ if excepted.contains_key(id) => verdict.excepted.push(id.to_owned()),
-            _ if excepted.contains_key(text(&check["name"])) => verdict.excepted.push(id.to_owned()),
+            _ if excepted.contains_key(text(&check["name"])) => {
+                verdict.excepted.push(text(&check["name"]).to_owned());
+            }
             status => verdict
                 .wrong
                 .push(format!("{status} {id}: {}", text(&check["errorMessage"]))),
@@ -373,6 +376,9 @@ mod tests {
         let skipped = r#"[{"id":"a","status":"SKIPPED"},{"id":"c","status":"SKIPPED"}]"#;
         let verdict = judge(skipped, &excepted).unwrap();
         assert_eq!((verdict.excepted.len(), verdict.wrong.len()), (1, 1));
+        // An exception that names a check by its name is met under that name.
+        let named = r#"[{"id":"x","name":"c","status":"SKIPPED"}]"#;
+        assert_eq!(judge(named, &excepted).unwrap().excepted, ["c"]);
     }
 
     #[test]
@@ -407,7 +413,7 @@ mod tests {
             ("2026-07-28/b".to_owned(), met("elsewhere")),
         ]);
         let excepted = Reasons::from([reason("still-wrong"), reason("elsewhere")]);
-        let stale = stale(&verdicts, &excepted);
+        let stale = stale("reference/", &verdicts, &excepted);
         assert_eq!(stale.len(), 1);
         assert!(stale[0].starts_with("elsewhere "));
     }

@@ -42,7 +42,7 @@ cargo xtask COMMAND
   weight                    crates in the tree and size of the binary, against a budget
   conformance [--through] [--write] [SCENARIO..]
                             the official MCP suite at both revisions, and our own scenarios;
-                            through: at servers of others, directly and through Longhaul
+                            through: at two servers, directly and through Longhaul
   clients [CLIENT..]        every real client against the built binary, step by step
   servers                   MCP servers of others behind the binary, used by two clients at once
   attacks [--peers] [--write] [ROW..]

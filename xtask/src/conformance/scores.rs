@@ -23,6 +23,28 @@ const SERVERS: [(&str, &str); 2] = [
 /// How many pass, of how many.
 type Scores = BTreeMap<String, [u32; 2]>;
 
+/// Which of the two commands judged.
+#[derive(Clone, Copy)]
+pub(super) enum Half {
+    /// Longhaul's own tools.
+    Own,
+    /// Longhaul in front of a server, and as a client.
+    Through,
+}
+
+impl Half {
+    /// The places of Longhaul's own tools; all others are of the other half.
+    const OWN: [&str; 5] = ["2025-11-25", "2026-07-28", "mcpcheck", "longhaul", "reference"];
+
+    fn has(self, place: &str) -> bool {
+        let own = Half::OWN.contains(&place);
+        match self {
+            Half::Own => own,
+            Half::Through => !own,
+        }
+    }
+}
+
 /// The scores of a run, by place.
 pub(super) fn of(verdicts: &Verdicts) -> Scores {
     let mut scores = Scores::new();
@@ -39,12 +61,13 @@ pub(super) fn of(verdicts: &Verdicts) -> Scores {
 ///
 /// # Errors
 /// When a file cannot be read or written.
-pub(super) fn settle(verdicts: &Verdicts, write: bool) -> Result<Vec<String>, String> {
+pub(super) fn settle(half: Half, verdicts: &Verdicts, write: bool) -> Result<Vec<String>, String> {
     let mut committed = committed()?;
     let scores = of(verdicts);
     if !write {
-        return Ok(differences(&committed, &scores));
+        return Ok(differences(half, &committed, &scores));
     }
+    committed.retain(|place, _| !half.has(place));
     committed.extend(scores);
     let figures = serde_json::to_string(&committed).map_err(|error| format!("no JSON of scores: {error}"))?;
     let figures = figures
@@ -63,14 +86,17 @@ fn committed() -> Result<Scores, String> {
     serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is not as expected: {error}"))
 }
 
-fn differences(committed: &Scores, scores: &Scores) -> Vec<String> {
-    scores
+fn differences(half: Half, committed: &Scores, scores: &Scores) -> Vec<String> {
+    let anew = format!("and `{FIGURES}` says otherwise; `--write` writes it anew");
+    let other = scores
         .iter()
         .filter(|(place, score)| committed.get(*place) != Some(score))
-        .map(|(place, [well, all])| {
-            format!("{place}: {well} of {all} pass, and `{FIGURES}` says otherwise; `--write` writes it anew")
-        })
-        .collect()
+        .map(|(place, [well, all])| format!("{place}: {well} of {all} pass, {anew}"));
+    let gone = committed
+        .keys()
+        .filter(|place| half.has(place) && !scores.contains_key(*place))
+        .map(|place| format!("{place}: nothing of it runs, {anew}"));
+    other.chain(gone).collect()
 }
 
 /// The page of the reference, from the committed scores, the pins and the lists of what does not apply.
@@ -79,20 +105,29 @@ fn differences(committed: &Scores, scores: &Scores) -> Vec<String> {
 /// When a file is not there or not as expected.
 pub(crate) fn rendered() -> Result<String, String> {
     let scores = committed()?;
-    let score = |place: &str| {
-        let known = scores.get(place).filter(|[_, all]| *all > 0);
-        known.map_or_else(|| "–".to_owned(), |[well, all]| format!("{well} of {all}"))
-    };
     let mut page = format!(
         "# Conformance\n\n\
          Generated from [conformance.json](conformance.json); do not edit.\n\
-         CI runs both commands below, which fail when a scenario fails that is not listed here, or a score changes.\n\n\
+         `cargo xtask ci` runs both commands below, which fail when a scenario fails that is not listed here, or a score changes.\n\n\
          The suite is `@modelcontextprotocol/conformance` {}: all its scenarios of a revision, those that it does not score, too.\n\
          Its scenarios of extensions belong to no revision: those of tasks are run at 2026-07-28, those of skills (`sep-2640-*`) are not.\n\
          A warning of the suite counts as a failure. `mcpcheck` is `jbt-mcpcheck` {}: eight checks of 2026-07-28.\n",
         suite_version()?,
         pinned("mcpcheck/requirements.txt", "jbt-mcpcheck==")?,
     );
+    own_tools(&mut page, &scores);
+    behind(&mut page, &scores)?;
+    as_client(&mut page, &scores);
+    reasons(&mut page)?;
+    Ok(page)
+}
+
+fn score(scores: &Scores, place: &str) -> String {
+    let known = scores.get(place).filter(|[_, all]| *all > 0);
+    known.map_or_else(|| "–".to_owned(), |[well, all]| format!("{well} of {all}"))
+}
+
+fn own_tools(page: &mut String, scores: &Scores) {
     page.push_str("\n## Longhaul's own tools\n\n`cargo xtask conformance`\n\n| what | passes |\n|---|---|\n");
     for (place, what) in [
         (
@@ -113,10 +148,14 @@ pub(crate) fn rendered() -> Result<String, String> {
             "our own scenarios of sessions at the Python SDK's tasks, but for listed checks",
         ),
     ] {
-        let _ = writeln!(page, "| {what} | {} |", score(place));
+        let _ = writeln!(page, "| {what} | {} |", score(scores, place));
     }
+}
+
+/// The servers behind Longhaul.
+fn behind(page: &mut String, scores: &Scores) -> Result<(), String> {
     page.push_str(
-        "\n## Servers of others behind Longhaul\n\n`cargo xtask conformance --through`\n\n\
+        "\n## Servers behind Longhaul\n\n`cargo xtask conformance --through`\n\n\
          Each server is judged directly, and then through a Longhaul that speaks the revision's generation to it;\n\
          one also through a Longhaul that speaks the other generation to it (`across`).\n\
          *Through* counts what passes directly.\n\n| server | what | directly | through Longhaul |\n|---|---|---|---|\n",
@@ -131,7 +170,7 @@ pub(crate) fn rendered() -> Result<String, String> {
             ("the suite at 2026-07-28", format!("{server}-2026-07-28")),
             ("`mcpcheck`", format!("{server}-mcpcheck")),
         ] {
-            let (direct, through) = (score(&format!("direct-{place}")), score(&place));
+            let (direct, through) = (score(scores, &format!("direct-{place}")), score(scores, &place));
             let _ = writeln!(page, "| {title} {version} | {what} | {direct} | {through} |");
         }
     }
@@ -147,16 +186,20 @@ pub(crate) fn rendered() -> Result<String, String> {
         ("`mcpcheck`, the server spoken to in 2025-11-25", "mcpcheck"),
     ] {
         let (direct, through) = (
-            score(&format!("direct-rmcp-{place}")),
-            score(&format!("across-{place}")),
+            score(scores, &format!("direct-rmcp-{place}")),
+            score(scores, &format!("across-{place}")),
         );
         let _ = writeln!(page, "| the same on rmcp | {what} | {direct} | {through} |");
     }
     let _ = writeln!(
         page,
         "| a plain server without tasks | the tasks extension | – | {} |",
-        score("plain")
+        score(scores, "plain")
     );
+    Ok(())
+}
+
+fn as_client(page: &mut String, scores: &Scores) {
     page.push_str(
         "\nLonghaul as the client of the suite's own servers, asked by the Python SDK's client:\n\n\
          | what | passes |\n|---|---|\n",
@@ -165,11 +208,9 @@ pub(crate) fn rendered() -> Result<String, String> {
         let _ = writeln!(
             page,
             "| the suite at {year} | {} |",
-            score(&format!("client-{year}"))
+            score(scores, &format!("client-{year}"))
         );
     }
-    reasons(&mut page)?;
-    Ok(page)
 }
 
 /// What is not in the scores, and what fails.
@@ -219,13 +260,24 @@ fn pinned(file: &str, words: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scores, differences};
+    use super::{Half, Scores, differences};
 
     #[test]
     fn a_score_that_is_not_the_committed_one_is_a_difference() {
         let scores = |score| Scores::from([("rmcp".to_owned(), score)]);
-        assert!(differences(&scores([3, 3]), &scores([3, 3])).is_empty());
-        assert_eq!(differences(&scores([3, 3]), &scores([4, 4])).len(), 1);
-        assert_eq!(differences(&Scores::new(), &scores([3, 3])).len(), 1);
+        let of = |committed: &Scores, scores: &Scores| differences(Half::Through, committed, scores).len();
+        assert_eq!(of(&scores([3, 3]), &scores([3, 3])), 0);
+        assert_eq!(of(&scores([3, 3]), &scores([4, 4])), 1);
+        assert_eq!(of(&Scores::new(), &scores([3, 3])), 1);
+    }
+
+    #[test]
+    fn a_committed_score_of_what_does_not_run_any_more_is_a_difference() {
+        let committed = ["rmcp", "longhaul"].map(|place| (place.to_owned(), [3, 3]));
+        let (committed, none) = (Scores::from(committed), Scores::new());
+        for (half, place) in [(Half::Through, "rmcp: "), (Half::Own, "longhaul: ")] {
+            let gone = differences(half, &committed, &none);
+            assert!(gone.len() == 1 && gone[0].starts_with(place), "{gone:?}");
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask conformance --through [SCENARIO..]`: the official suite at servers of others, directly and through Longhaul.
+//! `cargo xtask conformance --through [SCENARIO..]`: the official suite at two servers, directly and through Longhaul.
 //!
 //! What passes directly must pass through Longhaul, too: what does not yet stands in `behind/baseline.json` with its
-//! reason, and a line of it that passes fails the run. One server is also spoken to in the other generation. For the tasks extension a plain server stands behind; the half of
-//! the suite that judges clients judges Longhaul as the client of the suite's servers.
+//! reason, and a line of it that passes fails the run. One server is also spoken to in the other generation. For the
+//! tasks extension a plain server stands behind; the half of the suite that judges clients judges Longhaul as the
+//! client of the suite's servers.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Instant};
 
@@ -13,7 +14,8 @@ use crate::{
 };
 
 use super::{
-    RIG, Reasons, Verdicts, behind, client_half, judged, listed, mcpcheck, official, scores,
+    RIG, Reasons, Verdicts, behind, client_half, judged, listed, mcpcheck, official,
+    scores::{self, Half},
     suite::{EXTENSION, Revision, Suite},
     tell, unexpected, wanted,
 };
@@ -58,7 +60,8 @@ pub(super) fn run(write: bool, arguments: &[String]) -> Outcome {
     if !partial {
         let directly = |(name, verdict)| (format!("direct-{name}"), verdict);
         through.extend(direct.into_iter().map(directly));
-        wrong.extend(scores::settle(&through, write)?);
+        wrong.extend(scores::settle(Half::Through, &through, write)?);
+        wrong.extend(client_half::stale(&suite, &through)?);
     }
     match wrong.is_empty() {
         true => Ok(()),
