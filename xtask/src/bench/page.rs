@@ -2,6 +2,7 @@
 //!
 //! Called by `bench` and by `docs`. Equal figures give equal pages.
 
+pub(super) mod aims;
 mod gateways;
 
 use serde_json::Value;
@@ -23,7 +24,7 @@ pub(super) fn render(raw: &Value, causes: &str) -> String {
     let figures = Figures { raw };
     let parts = [
         head(&figures),
-        aims(raw),
+        aims::table(raw),
         causes.trim().to_owned(),
         how(&figures),
         creates(&figures),
@@ -92,83 +93,6 @@ fn circumstances(raw: &Value) -> String {
         time(machine["sync"]["p99_us"].as_f64()),
         text(&machine["niceness"]),
     )
-}
-
-/// The aims, each with what was seen.
-pub(super) fn aims(raw: &Value) -> String {
-    let figures = Figures { raw };
-    let mut rows = Vec::new();
-    for callers in [1, 32] {
-        let phase = format!("create@{callers}");
-        let ours = figures.median(OURS, "load", &phase, "per_second");
-        let kept = |wanted: &'static [&'static str]| {
-            figures
-                .peers()
-                .filter(move |peer| wanted.contains(&text(&peer["keeps"])))
-        };
-        let against = |best: Option<(&str, f64)>, times: f64| {
-            let ratio = ours.zip(best).map(|(ours, (_, best))| ours / best);
-            let seen = match (ratio, best) {
-                (Some(ratio), Some((title, best))) => {
-                    format!("{ratio:.1}× ({title}: {} /s)", count(Some(best)))
-                }
-                (_, None) | (None, _) => ABSENT.to_owned(),
-            };
-            (seen, ratio.map(|ratio| ratio >= times))
-        };
-        let durable = against(
-            figures.best(kept(&["redis", "sqlite"]), &phase, "per_second"),
-            5.0,
-        );
-        let quick = against(figures.best(kept(&["memory", "file"]), &phase, "per_second"), 1.0);
-        let who = callers_text(callers);
-        rows.push((
-            format!("creates, {who}: ≥ 5× the best peer that syncs before it answers"),
-            durable,
-        ));
-        rows.push((format!("creates, {who}: ≥ 1× the best peer that does not"), quick));
-    }
-    for callers in [1, 32] {
-        let phase = format!("get@{callers}");
-        let ours = figures.median(OURS, "load", &phase, "per_second");
-        let echo = figures.median(ECHO, "load", &phase, "per_second");
-        let ratio = ours.zip(echo).map(|(ours, echo)| ours / echo);
-        let seen = ratio.map_or(ABSENT.to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
-        let who = callers_text(callers);
-        rows.push((
-            format!("gets, {who}: ≥ 50 % of a bare echo"),
-            (seen, ratio.map(|ratio| ratio >= 0.5)),
-        ));
-    }
-    let held = figures.median(OURS, "work", "nap-held=500@4", "p50_us");
-    rows.push((
-        "a tool of 500 ms, default settings: ≤ 600 ms".to_owned(),
-        (time(held), held.map(|micros| micros <= 600_000.0)),
-    ));
-    let idle = idle(&figures, OURS);
-    rows.push((
-        "memory of the idle process: ≤ 25 MB".to_owned(),
-        (megabytes(idle), idle.map(|kib| kib <= 25.0 * KIB_PER_MB)),
-    ));
-    for (what, name) in [("create", "creates"), ("get", "gets")] {
-        let swing = swing(&figures, what);
-        let seen = swing.map_or(ABSENT.to_owned(), |swing| format!("±{:.0} %", swing * 100.0));
-        rows.push((
-            format!("{name} a second from 1,000 stored tasks on: within ±20 %"),
-            (seen, swing.map(|swing| swing <= 0.2)),
-        ));
-    }
-    rows.extend(gateways::aims(&raw["gateways"]));
-    let mut table = String::from("## Aims\n\n| aim | seen | |\n|---|---|---|");
-    for (aim, (seen, met)) in rows {
-        let verdict = match met {
-            Some(true) => "met",
-            Some(false) => "**missed**",
-            None => "not measured",
-        };
-        table.push_str(&format!("\n| {aim} | {seen} | {verdict} |"));
-    }
-    table
 }
 
 fn how(figures: &Figures<'_>) -> String {
@@ -661,10 +585,10 @@ mod tests {
             json!({"server": server, "part": "load", "report": {"measurements": [
                 {"phase": "get@1", "rounds": [{"per_second": rate}]}]}})
         };
-        let page = aims(&json!({"runs": [run("longhaul", 40.0), run("echo", 100.0)]}));
+        let page = aims::table(&json!({"runs": [run("longhaul", 40.0), run("echo", 100.0)]}));
         assert!(page.contains("| gets, 1 caller: ≥ 50 % of a bare echo | 40 % | **missed** |"));
         assert!(page.contains("| gets, 32 callers: ≥ 50 % of a bare echo | – | not measured |"));
-        let page = aims(&json!({"runs": [run("longhaul", 60.0), run("echo", 100.0)]}));
+        let page = aims::table(&json!({"runs": [run("longhaul", 60.0), run("echo", 100.0)]}));
         assert!(page.contains("| 60 % | met |"));
     }
 
