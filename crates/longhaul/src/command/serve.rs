@@ -3,6 +3,8 @@
 //! The one place where store, engine and gateway meet. It decides nothing about tasks.
 //! With `--stdio` its end is that of standard input; in the background it ends when nobody needs it.
 
+mod ending;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
@@ -26,23 +28,20 @@ use longhaul_gateway::{
     config::{Config, Loaded},
     dispatch,
     local::socket::{self, Claim},
-    server::{self, Control, End, Listen, Server, Setup},
-    stdio::{self, Stdio},
+    server::{self, Listen, Server, Setup},
     upstream::{
         self,
         fleet::{self, Fleet},
+        offer::Changed,
     },
 };
 use longhaul_store::Runner;
 use nix::sys::resource::{Resource, setrlimit};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
-    task::JoinHandle,
-};
+use tokio::sync::mpsc;
 use tracing_appender::rolling::{self, Rotation};
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
+use self::ending::{Life, Told};
 use super::logs;
 use crate::{
     background::{self, Starting},
@@ -54,8 +53,6 @@ use crate::{
     screen::{line, say, tell},
 };
 
-/// How long open requests may take to finish once the work has ended.
-const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// After how long without its database a server stops all its work, where others may take it over.
 const FENCE_AFTER: Duration = Duration::from_secs(15);
 /// The directory in which every runner has its spool.
@@ -135,17 +132,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         tracing::warn!(%error, "a killed shim's processes are found by their mark only");
     }
     let (store, keys) = database::open(&state, &config).await?;
-    let identity = process::identity().map_err(|error| fault("find this process in /proc", &error))?;
-    let runner = Runner {
-        id: clock::runner_id(),
-        host: nix::unistd::gethostname()
-            .ok()
-            .and_then(|name| name.into_string().ok())
-            .unwrap_or_default(),
-        boot: identity.boot,
-        pid: identity.pid.unsigned_abs(),
-        pid_start: identity.started,
-    };
+    let runner = this_process()?;
     let host = Arc::new(host(&config, &state, &runner)?);
     let catalog = Arc::new(catalog(&config, &host)?);
     let references = keys.clone();
@@ -164,24 +151,11 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         .start()
         .await
         .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
-
-    let known = match config.servers.is_empty() {
-        true => BTreeMap::new(),
-        false => dispatch::known(engine.store())
-            .await
-            .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?,
-    };
-    let (fleet, changed) = Fleet::open(&fleet::Setup {
-        config: &config,
-        host: stdio_host(&config, &host),
-        env: host.env.clone(),
-        known: &|name| known.get(name).cloned(),
-        catalog: Arc::clone(&catalog),
-    });
+    let (fleet, changed) = open_fleet(&engine, &config, &host, &catalog).await?;
     // Until somebody listens for it, the order to stop ends the process at once; from then on it must be heard.
     let mut told = None;
     if config.servers.values().any(|server| server.required)
-        && !required(&fleet, told.insert(Told::listen()?)).await
+        && !ending::required(&fleet, told.insert(Told::listen()?)).await
     {
         return Ok(Exit::Done);
     }
@@ -225,13 +199,48 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
             })
             .flatten(),
     };
-    let ended = run(engine, server, life, told).await;
+    let ended = ending::run(engine, server, life, told).await;
     fleet.close().await;
     if ended.is_ok() {
         // One that still holds a record is of work that could not be ended.
         let _kept = fs::remove_dir(spool);
     }
     ended
+}
+
+/// This process, as one that runs work.
+fn this_process() -> Result<Runner, Failure> {
+    let identity = process::identity().map_err(|error| fault("find this process in /proc", &error))?;
+    let host = nix::unistd::gethostname().ok();
+    Ok(Runner {
+        id: clock::runner_id(),
+        host: host.and_then(|name| name.into_string().ok()).unwrap_or_default(),
+        boot: identity.boot,
+        pid: identity.pid.unsigned_abs(),
+        pid_start: identity.started,
+    })
+}
+
+/// The servers behind this one, with what is known of them from the last run.
+async fn open_fleet(
+    engine: &Engine,
+    config: &Config,
+    host: &Host,
+    catalog: &Arc<Catalog>,
+) -> Result<(Fleet, mpsc::Receiver<Changed>), Failure> {
+    let known = match config.servers.is_empty() {
+        true => BTreeMap::new(),
+        false => dispatch::known(engine.store())
+            .await
+            .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?,
+    };
+    Ok(Fleet::open(&fleet::Setup {
+        config,
+        host: stdio_host(config, host),
+        env: host.env.clone(),
+        known: &|name| known.get(name).cloned(),
+        catalog: Arc::clone(catalog),
+    }))
 }
 
 /// The right to the socket; `None` when another server has it.
@@ -253,163 +262,6 @@ async fn replace(path: &Path) -> Result<(Option<Claim>, Option<Starting>), Failu
         Err(failure) => return Err(failure),
     }
     Ok((claim(path)?, Some(starting)))
-}
-
-/// When a server ends.
-struct Life {
-    /// How long its work may go on then.
-    drain: Duration,
-    /// After how long without anybody who needs it; `None` for never.
-    idle_exit: Option<Duration>,
-    /// With standard input, whose client is served by this.
-    stdio: Option<Stdio>,
-}
-
-/// Serves and waits for the end.
-async fn run(engine: Engine, server: Server, life: Life, told: Option<Told>) -> Outcome {
-    let mut told = told.map_or_else(Told::listen, Ok)?;
-    let control = server.control();
-    let mut serving = tokio::spawn(server.serve(LAST_REQUESTS));
-    let broken =
-        |error: &dyn std::fmt::Display| Failure::fault(format!("the server stopped serving: {error}"));
-    let mut client = life
-        .stdio
-        .map(|stdio| tokio::spawn(standard_streams(stdio, control.end.subscribe())));
-    let mut make_way = control.asked_to_make_way.clone();
-    let mut fenced = false;
-    tokio::select! {
-        served = &mut serving => {
-            engine.drain(Duration::ZERO).await;
-            return match served {
-                Ok(Ok(())) => Err(broken(&"its listener ended")),
-                Ok(Err(error)) => Err(broken(&error)),
-                Err(error) => Err(broken(&error)),
-            };
-        }
-        () = told.stop() => {
-            tracing::info!("told to stop; finishing what runs");
-            drain(&engine, &mut told, life.drain).await;
-        }
-        () = engine.draining() => {
-            fenced = engine.load().fenced;
-            drain(&engine, &mut told, life.drain).await;
-        }
-        () = client_left(&mut client) => {
-            tracing::info!("standard input has ended; finishing what runs");
-            drain(&engine, &mut told, life.drain).await;
-        }
-        () = unneeded(&engine, &control, life.idle_exit) => {
-            tracing::info!("nobody was connected and no task was open for long");
-            drain(&engine, &mut told, life.drain).await;
-        }
-        // Without a socket there is nobody who could ask.
-        Ok(_) = make_way.wait_for(|asked| *asked) => {
-            tracing::info!("making way for another server; finishing what runs");
-            control.end.send_replace(End::MadeWay);
-            tokio::select! {
-                () = engine.hand_over() => {}
-                () = told.stop() => {
-                    tracing::info!("told to stop; ending what runs");
-                    engine.drain(Duration::ZERO).await;
-                }
-            }
-        }
-    }
-    control.end.send_replace(End::Now);
-    if client.is_some() {
-        client_left(&mut client).await;
-    }
-    if let Ok(Err(error)) = serving.await {
-        tracing::warn!(%error, "a listener ended with an error");
-    }
-    match fenced {
-        true => Err(
-            Failure::fault("this server lost its place in the store and stopped all its work")
-                .fix("start it again; longhaul logs has the cause"),
-        ),
-        false => {
-            tracing::info!("ended");
-            Ok(Exit::Done)
-        }
-    }
-}
-
-async fn drain(engine: &Engine, told: &mut Told, wait: Duration) {
-    let draining = engine.drain(wait);
-    tokio::pin!(draining);
-    tokio::select! {
-        () = &mut draining => {}
-        () = told.stop() => {
-            tracing::info!("told again; ending what runs");
-            engine.drain(Duration::ZERO).await;
-        }
-    }
-}
-
-/// Serves the standard streams until their client has left.
-async fn standard_streams(stdio: Stdio, mut end: watch::Receiver<End>) {
-    let closing = async move {
-        // A sender that is gone is an end, too.
-        let _ = end.wait_for(|end| *end != End::No).await;
-    };
-    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-    let client = stdio::Peer::Client;
-    let ended = stdio.serve(input, output, client, closing, LAST_REQUESTS).await;
-    tracing::debug!(?ended, "the client at the standard streams is served no more");
-}
-
-/// Resolves when the client at the standard streams has left; never when there is none.
-async fn client_left(client: &mut Option<JoinHandle<()>>) {
-    match client {
-        Some(serving) => {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "serving the standard streams failed");
-            }
-            *client = None;
-        }
-        None => std::future::pending().await,
-    }
-}
-
-/// Resolves when nobody was connected and no task was open for this long; never without a time.
-async fn unneeded(engine: &Engine, control: &Control, time: Option<Duration>) {
-    let Some(time) = time else {
-        return std::future::pending().await;
-    };
-    loop {
-        control.activity.idle(time).await;
-        match engine.store().stats().await {
-            Ok(stats) if stats.open == 0 => return,
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "could not look for open tasks"),
-        }
-    }
-}
-
-/// The signals that end a server.
-struct Told {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Told {
-    fn listen() -> Result<Told, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| fault("listen for signals", &error));
-        Ok(Told {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hangup.recv() => {}
-        }
-    }
 }
 
 /// The state directory, made with mode 0700; one that others may enter is refused.
@@ -504,17 +356,6 @@ fn stdio_host(config: &Config, host: &Host) -> upstream::stdio::Host {
         runner: host.runner.clone(),
         spool: host.spool.clone(),
         grace: Duration::from_millis(config.tasks.grace.0),
-    }
-}
-
-/// Waits for the servers without which this one is not ready. False when it was told to stop meanwhile.
-async fn required(fleet: &Fleet, told: &mut Told) -> bool {
-    tokio::select! {
-        () = fleet.required() => true,
-        () = told.stop() => {
-            fleet.close().await;
-            false
-        }
     }
 }
 
