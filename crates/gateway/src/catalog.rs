@@ -16,9 +16,11 @@ use longhaul_engine::tool::{Slots, Tool as Work, Tools};
 use longhaul_mcp::{
     ToolRule,
     canon::Digest,
+    edge,
     frame::Raw,
     reply::{Relays, Tool as Listing},
     request::{Answers, Takes},
+    scan,
 };
 use tokio::sync::watch;
 
@@ -328,6 +330,26 @@ impl Catalog {
     /// What is offered now.
     pub fn now(&self) -> Arc<Offered> {
         self.offered.borrow().clone()
+    }
+
+    /// What a frame is read against that came to an endpoint which shows this.
+    pub(crate) fn read_against<T>(
+        &self,
+        selection: &Selection,
+        strict_headers: bool,
+        limits: scan::Limits,
+        read: impl FnOnce(&edge::Offer<'_>) -> T,
+    ) -> T {
+        let offered = self.now();
+        let offered = offered.of(selection);
+        read(&edge::Offer {
+            tasks: true,
+            tasks_list: true,
+            relays: offered.relays(),
+            strict_headers,
+            limits,
+            tool: &|name| offered.entry(name).map(|entry| &entry.rule),
+        })
     }
 
     /// Tells of every change from now on.

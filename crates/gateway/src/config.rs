@@ -5,6 +5,7 @@
 
 mod args;
 mod client_file;
+mod files;
 mod holding;
 mod measure;
 mod node;
@@ -27,11 +28,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use files::Gathered;
 use node::{Data, Node, Table};
 use problem::suggestion;
-use setting::{Reader, Value};
+use setting::Reader;
 
 pub use args::{Args, Kind, Param};
+pub use client_file::is_one as is_clients_file;
+pub use files::Source;
 pub use holding::{Hold, OnAbandon, ShowSchema};
 pub use measure::{Bytes, written};
 pub use place::{Place, Writable, places, writable};
@@ -47,7 +51,9 @@ pub use tool::{
 };
 pub use toolset::Toolset;
 pub(crate) use upstream::address;
-pub use upstream::{Adoption, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words};
+pub use upstream::{
+    Adoption, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words, is_section_name,
+};
 pub(crate) use variables::replaced as with_variables;
 
 /// How deep `include` may nest.
@@ -115,54 +121,12 @@ pub struct Loaded {
     pub binds: bool,
 }
 
-/// A file's text and Unix mode.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// The text.
-    pub text: String,
-    /// The mode.
-    pub mode: u32,
-}
-
 /// Loads the configuration at `path` from the file system.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub fn load(path: &Path, env: &[(String, String)]) -> Result<Loaded, Problems> {
-    read(path, env, &open)
-}
-
-/// Reads a regular file. A FIFO or a device is never opened for long: it could make the reader wait for ever.
-fn open(path: &Path) -> io::Result<Source> {
-    use std::{
-        io::Read,
-        os::unix::fs::{OpenOptionsExt, PermissionsExt},
-    };
-    let regular = |metadata: &std::fs::Metadata| {
-        if metadata.is_dir() {
-            Err(io::Error::from(io::ErrorKind::IsADirectory))
-        } else if metadata.is_file() {
-            Ok(())
-        } else {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
-        }
-    };
-    regular(&std::fs::metadata(path)?)?;
-    // Another file may stand there by now.
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
-        .open(path)?;
-    let metadata = file.metadata()?;
-    regular(&metadata)?;
-    let mut text = String::new();
-    if file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)? as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 MiB"));
-    }
-    Ok(Source {
-        text,
-        mode: metadata.permissions().mode(),
-    })
+    read(path, env, &files::open)
 }
 
 /// The configuration that has no file: the defaults and the environment.
@@ -192,134 +156,6 @@ pub fn read(
     build(table, env, open, gathered)
 }
 
-/// What reading the files brought besides their tables.
-#[derive(Default)]
-struct Gathered {
-    problems: Problems,
-    warnings: Problems,
-    files: Vec<PathBuf>,
-}
-
-impl Gathered {
-    /// The table of one file joined with what it includes.
-    fn file(
-        &mut self,
-        path: &Path,
-        named: &At,
-        depth: usize,
-        open: &dyn Fn(&Path) -> io::Result<Source>,
-    ) -> Table {
-        let shown = path.display().to_string();
-        if self.files.iter().any(|file| file == path) {
-            self.problems.add(named, format!("`{shown}` is included twice"));
-            return Table::new();
-        }
-        if depth > INCLUDE_DEPTH_MAX || self.files.len() >= FILES_MAX {
-            self.problems.add(
-                named,
-                format!("too many files: at most {FILES_MAX}, nested {INCLUDE_DEPTH_MAX} deep"),
-            );
-            return Table::new();
-        }
-        let source = match open(path) {
-            Ok(source) => source,
-            Err(error) => {
-                self.problems
-                    .add(named, format!("cannot read `{shown}`: {error}"));
-                return Table::new();
-            }
-        };
-        self.files.push(path.to_owned());
-        self.mode(path, source.mode);
-        let mut table = match client_file::is_one(path) {
-            true => client_file::parse(&shown, &source.text, &mut self.problems, &mut self.warnings),
-            false => node::parse(&shown, &source.text, &mut self.problems),
-        };
-        if let Some((_, includes)) = table.remove("include") {
-            self.include(&includes, &mut table, depth, open);
-        }
-        table
-    }
-
-    /// S6
-    fn mode(&mut self, path: &Path, mode: u32) {
-        let at = At::whole(&path.display().to_string());
-        let fix = |who| format!("`chmod {who}-w {}`", path.display());
-        match writable(mode) {
-            Writable::Owner => {}
-            Writable::Group => {
-                self.warnings.add(
-                    &at,
-                    format!(
-                        "its group can write this file, and so start any program; {}",
-                        fix("g")
-                    ),
-                );
-            }
-            Writable::World => self.problems.add(
-                &at,
-                format!(
-                    "everybody can write this file, and so start any program as you; {}",
-                    fix("o")
-                ),
-            ),
-        }
-    }
-
-    fn include(
-        &mut self,
-        includes: &Node,
-        table: &mut Table,
-        depth: usize,
-        open: &dyn Fn(&Path) -> io::Result<Source>,
-    ) {
-        let names = match Vec::<PathBuf>::read(includes, &mut self.problems) {
-            Ok(names) => names,
-            Err(_) => {
-                self.problems.add(
-                    &includes.at,
-                    format!("`include` must be a list of paths, not {}", includes.what()),
-                );
-                return;
-            }
-        };
-        for name in names {
-            let included = self.file(&name, &includes.at, depth + 1, open);
-            join(table, included, "", &mut self.problems);
-        }
-    }
-}
-
-/// Adds the keys of `more`. A key that both have is a problem, unless both are tables.
-fn join(table: &mut Table, more: Table, section: &str, problems: &mut Problems) {
-    for (key, (at, node)) in more {
-        let name = if section.is_empty() {
-            key.clone()
-        } else {
-            format!("{section}.{key}")
-        };
-        match (table.get_mut(&key), node.data) {
-            // A tool or a server is declared in one place.
-            (
-                Some((
-                    _,
-                    Node {
-                        data: Data::Table(first),
-                        ..
-                    },
-                )),
-                Data::Table(more),
-            ) if section.is_empty() => {
-                join(first, more, &name, problems);
-            }
-            (Some((first, _)), _) => problems.add(&at, format!("`{name}` is set before at {first}")),
-            (None, data) => {
-                table.insert(key, (at, Node { at: node.at, data }));
-            }
-        }
-    }
-}
-
 const SECTIONS: &[&str] = &[
     "server", "tasks", "store", "limits", "tools", "servers", "toolsets", "include",
 ];
@@ -335,19 +171,9 @@ const LATER: &[&str] = &[
     "egress",
 ];
 
-fn build(
-    mut table: Table,
-    env: &[(String, String)],
-    open: &dyn Fn(&Path) -> io::Result<Source>,
-    gathered: Gathered,
-) -> Result<Loaded, Problems> {
-    let Gathered {
-        mut problems,
-        mut warnings,
-        files,
-    } = gathered;
-    environment(&mut table, env, &mut problems);
-    let mut section = |name: &str, problems: &mut Problems| match table.remove(name) {
+/// The table of a section, which is taken out of that of the file.
+fn section(table: &mut Table, name: &str, problems: &mut Problems) -> Table {
+    match table.remove(name) {
         Some((
             _,
             Node {
@@ -363,11 +189,25 @@ fn build(
             Table::new()
         }
         None => Table::new(),
-    };
+    }
+}
+
+fn build(
+    mut table: Table,
+    env: &[(String, String)],
+    open: &dyn Fn(&Path) -> io::Result<Source>,
+    gathered: Gathered,
+) -> Result<Loaded, Problems> {
+    let Gathered {
+        mut problems,
+        mut warnings,
+        files,
+    } = gathered;
+    environment(&mut table, env, &mut problems);
     let places: BTreeMap<&str, Table> = [
         "server", "tasks", "store", "limits", "tools", "servers", "toolsets",
     ]
-    .map(|name| (name, section(name, &mut problems)))
+    .map(|name| (name, section(&mut table, name, &mut problems)))
     .into();
     macro_rules! fixed {
         ($name:literal, $type:ty) => {{
@@ -678,26 +518,36 @@ fn check(config: &Config, places: &BTreeMap<&str, Table>, problems: &mut Problem
         );
     }
     for (name, tool) in &config.tools {
-        let at = || match places.get("tools").and_then(|tools| tools.get(name)) {
-            Some((
-                at,
-                Node {
-                    data: Data::Table(table),
-                    ..
-                },
-            )) => table.get("ttl").map_or(at.clone(), |(_, node)| node.at.clone()),
-            Some((at, _)) => at.clone(),
-            None => At::whole(name),
-        };
-        if let Some(ttl) = tool.ttl.filter(|ttl| *ttl > tasks.ttl_max) {
-            problems.add(
-                &at(),
-                format!(
-                    "`ttl` of tool `{name}` ({}) is longer than `tasks.ttl_max` ({})",
-                    written(ttl),
-                    written(tasks.ttl_max)
-                ),
-            );
-        }
+        lives_too_long(name, tool, tasks, places, problems);
+    }
+}
+
+fn lives_too_long(
+    name: &str,
+    tool: &Tool,
+    tasks: &Tasks,
+    places: &BTreeMap<&str, Table>,
+    problems: &mut Problems,
+) {
+    let at = || match places.get("tools").and_then(|tools| tools.get(name)) {
+        Some((
+            at,
+            Node {
+                data: Data::Table(table),
+                ..
+            },
+        )) => table.get("ttl").map_or(at.clone(), |(_, node)| node.at.clone()),
+        Some((at, _)) => at.clone(),
+        None => At::whole(name),
+    };
+    if let Some(ttl) = tool.ttl.filter(|ttl| *ttl > tasks.ttl_max) {
+        problems.add(
+            &at(),
+            format!(
+                "`ttl` of tool `{name}` ({}) is longer than `tasks.ttl_max` ({})",
+                written(ttl),
+                written(tasks.ttl_max)
+            ),
+        );
     }
 }

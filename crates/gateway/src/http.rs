@@ -112,16 +112,11 @@ impl Shared {
     }
 
     fn offer<T>(&self, then: impl FnOnce(&Offer<'_>) -> T) -> T {
-        let offered = self.catalog.now();
-        let offered = offered.of(&self.selection);
-        then(&Offer {
-            tasks: true,
-            tasks_list: true,
-            relays: offered.relays(),
-            strict_headers: self.limits.strict_headers,
-            limits: self.limits.scan,
-            tool: &|name| offered.entry(name).map(|entry| &entry.rule),
-        })
+        let Limits {
+            strict_headers, scan, ..
+        } = *self.limits;
+        self.catalog
+            .read_against(&self.selection, strict_headers, scan, then)
     }
 }
 

@@ -226,22 +226,16 @@ impl Connection {
     /// Reads a frame on the edge that it belongs to. Frames are judged one by one: one that names its version
     /// stands for itself on any connection.
     fn receive(&self, frame: Result<Frame, Malformed>) -> (Edge, Result<Received, Malformed>) {
-        let offered = self.stdio.catalog.now();
-        let offered = offered.of(&self.stdio.selection);
-        let offer = Offer {
-            tasks: true,
-            tasks_list: true,
-            relays: offered.relays(),
-            strict_headers: false,
-            limits: self.stdio.limits.scan,
-            tool: &|name| offered.entry(name).map(|entry| &entry.rule),
-        };
         let agreed = self.session.as_ref().map(|session| session.peer());
         match frame {
             Err(malformed) => (Edge::Stateless, Err(malformed)),
             Ok(frame) => {
                 let belongs = edge::of(None, &frame, agreed);
-                let received = edge::receive(None, frame, belongs, agreed, &offer);
+                let stdio = &self.stdio;
+                let read = |offer: &Offer<'_>| edge::receive(None, frame, belongs, agreed, offer);
+                let received = stdio
+                    .catalog
+                    .read_against(&stdio.selection, false, stdio.limits.scan, read);
                 (belongs.edge(agreed), received)
             }
         }

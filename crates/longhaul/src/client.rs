@@ -14,6 +14,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use longhaul_gateway::{
     admin::api,
+    config::is_section_name,
     local::{links::is_name, pipe},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -84,8 +85,7 @@ impl Client {
 
     /// Starts one of them anew.
     pub(crate) async fn restart_server(&self, name: &str) -> Result<api::Server, Failure> {
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if name.is_empty() || !name.chars().all(is_name) {
+        if !is_section_name(name) {
             return Err(Failure::new(
                 Exit::NotFound,
                 "not_found",
@@ -278,11 +278,7 @@ pub(crate) fn task_name(typed: &str) -> Result<String, Failure> {
 
 /// A toolset's name, made sure to be one.
 fn toolset_name(typed: &str) -> Result<&str, Failure> {
-    let is_name = !typed.is_empty()
-        && typed
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    match is_name {
+    match is_section_name(typed) {
         true => Ok(typed),
         false => Err(Failure::new(
             Exit::NotFound,

@@ -36,8 +36,8 @@ const FOLDERS: &[&str] = &[".vscode", ".cursor"];
 /// What a value may begin with that stands for the workspace.
 const WORKSPACE: &str = "${workspaceFolder}";
 
-/// Whether this file is of this kind.
-pub(super) fn is_one(file: &Path) -> bool {
+/// Whether a file is a client's: it lists servers, and has no settings.
+pub fn is_one(file: &Path) -> bool {
     let extension = file.extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }

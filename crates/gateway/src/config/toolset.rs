@@ -13,7 +13,7 @@ use super::{
     problem::{At, Problems, suggestion},
     setting::{Reader, section},
     tool::object_schema,
-    upstream::{Upstream, is_server_name},
+    upstream::{SECTION_NAME, Upstream, is_section_name},
 };
 use crate::{catalog::BETWEEN, toolset};
 
@@ -52,13 +52,8 @@ pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) ->
         );
         return None;
     };
-    if !is_server_name(name) {
-        problems.add(
-            at,
-            format!(
-                "`{name}` cannot name a toolset: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row"
-            ),
-        );
+    if !is_section_name(name) {
+        problems.add(at, format!("`{name}` cannot name a toolset: {SECTION_NAME}"));
     }
     let section = format!("toolsets.{name}");
     let mut reader = Reader::new(&section, table.clone(), problems);

@@ -286,13 +286,8 @@ pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) ->
         );
         return None;
     };
-    if !is_server_name(name) {
-        problems.add(
-            at,
-            format!(
-                "`{name}` cannot name a server: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row"
-            ),
-        );
+    if !is_section_name(name) {
+        problems.add(at, format!("`{name}` cannot name a server: {SECTION_NAME}"));
     }
     let mut table = table.clone();
     let tools = table.remove("tools");
@@ -413,8 +408,11 @@ fn command(program: &str, at: &At, problems: &mut Problems) {
     }
 }
 
-/// Two `_` in a row stand between the name of a server and that of its tool.
-pub(super) fn is_server_name(name: &str) -> bool {
+/// What [`is_section_name`] demands, for whoever wrote another.
+pub(super) const SECTION_NAME: &str = "use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row";
+
+/// Whether this may name a server or a toolset.
+pub fn is_section_name(name: &str) -> bool {
     (1..=32).contains(&name.len())
         && !name.contains("__")
         && name

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use longhaul_gateway::config;
+use longhaul_gateway::config::{self, is_clients_file};
 use serde::Serialize;
 
 use crate::{
@@ -150,11 +150,7 @@ impl Shown {
 }
 
 fn written(files: &[std::path::PathBuf]) -> Result<Vec<(String, toml::Table)>, Failure> {
-    // The files of clients have no settings.
-    let own = files.iter().filter(|file| {
-        file.extension()
-            .is_none_or(|extension| !extension.eq_ignore_ascii_case("json"))
-    });
+    let own = files.iter().filter(|file| !is_clients_file(file));
     own.map(|file| {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(file)

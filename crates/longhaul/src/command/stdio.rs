@@ -50,7 +50,8 @@ pub(crate) async fn stdio(common: &Common, flags: &Stdio) -> Outcome {
     let failure = loop {
         let connected = tokio::select! {
             connected = connect(common, flags, &key, tries) => connected,
-            () = client.left() => break None,
+            // Whether there is such a toolset is told even to a client that says nothing.
+            () = client.left(), if tries > 0 || flags.toolset.is_none() => break None,
         };
         tries += 1;
         let stream = match connected {

@@ -53,6 +53,10 @@ fn a_pipe_of_a_toolset_that_is_none_ends_and_says_so() {
         let said = client.complaints();
         assert!(said.contains("toolset"), "{said}");
         assert_ne!(client.exit(), 0);
+        // Also where the client has already closed its side, and said nothing.
+        let ran = place.rig.run(arguments);
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert!(ran.err.contains("toolset"), "{ran:?}");
     }
     let mut client = Client::start(&place.rig, &["serve", "--stdio", "--toolset", "long"]);
     let said = client.complaints();
