@@ -23,11 +23,16 @@ servers = ["two"]
 
 /// Two servers that define the same, and two toolsets of them.
 async fn world() -> World {
+    world_with("").await
+}
+
+/// The same; `more` is said of each server.
+async fn world_with(more: &str) -> World {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
     let server = |name: &str, era: &str| {
         format!(
             "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
-             env.PYTHONDONTWRITEBYTECODE = \"1\"\npromote_after = \"0s\"\n"
+             env.PYTHONDONTWRITEBYTECODE = \"1\"\npromote_after = \"0s\"\n{more}"
         )
     };
     let config = [server("one", "2025"), server("two", "2026"), TOOLSETS.to_owned()].concat();
@@ -203,6 +208,88 @@ async fn a_toolset_of_tools_alone_has_nothing_beside_them() {
             .await;
         assert_eq!(read.code(), -32601, "{}", read.body);
     }
+}
+
+#[tokio::test]
+async fn a_subscription_reaches_no_server_outside_its_toolset() {
+    let world = world_with("isolation = \"shared\"\n").await;
+    let (review, second) = (world.at("review"), world.at("second"));
+    let session = SessionClient::open(&second).await;
+    let mut events = session.listen(None).await;
+    let uri = json!({ "uri": "fixture://one" });
+    let reply = session.request("resources/subscribe", uri.clone()).await;
+    assert_eq!(reply["result"], json!({}), "{reply}");
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["fixture://one"] } });
+    let client = Client::without_tasks();
+    let mut frames = second
+        .stream(&client, "subscriptions/listen", filter.clone())
+        .await;
+    let first = frames.next().await.expect("a first message");
+    let honoured = &first["params"]["notifications"]["resourceSubscriptions"];
+    assert_eq!(*honoured, json!(["fixture://one"]));
+    let updated = |message: &Value| message["params"]["uri"].as_str().map(str::to_owned);
+    // Once it is subscribed to, a resource may have changed.
+    let event = events.until("notifications/resources/updated").await;
+    assert_eq!(updated(&event.data).as_deref(), Some("fixture://one"));
+    for (server, part) in [("one", "fixture://one/outside"), ("two", "fixture://one/inside")] {
+        let touch = format!("{server}__touch");
+        let touched = world.call(&client, &touch, json!({ "uri": part })).await;
+        assert_eq!(said(touched.result()), "touched");
+    }
+    let event = events.until("notifications/resources/updated").await;
+    assert_eq!(updated(&event.data).as_deref(), Some("fixture://one/inside"));
+    let frame = frames.next().await.expect("a message");
+    assert_eq!(
+        updated(&frame).as_deref(),
+        Some("fixture://one/inside"),
+        "{frame}"
+    );
+    let seen = world.call(&client, "one__seen", json!({})).await;
+    let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+    assert_eq!(seen["subscribed"], json!([]));
+    // A toolset without resources has none to subscribe to.
+    let session = SessionClient::open(&review).await;
+    let reply = session.request("resources/subscribe", uri).await;
+    assert_eq!(reply["error"]["code"], -32601, "{reply}");
+    let mut frames = review.stream(&client, "subscriptions/listen", filter).await;
+    let first = frames.next().await.expect("a first message");
+    let honoured = &first["params"]["notifications"]["resourceSubscriptions"];
+    assert!(honoured.is_null() || *honoured == json!([]), "{first}");
+}
+
+#[tokio::test]
+async fn a_completion_is_asked_of_no_server_outside_its_toolset() {
+    let world = world().await;
+    let complete = |prompt: &str| {
+        json!({
+            "ref": { "type": "ref/prompt", "name": prompt },
+            "argument": { "name": "who", "value": "" },
+        })
+    };
+    let (review, second) = (world.at("review"), world.at("second"));
+    let session = SessionClient::open(&second).await;
+    let client = Client::without_tasks();
+    let own = complete("two__greet");
+    let replies = [
+        session.request("completion/complete", own.clone()).await,
+        second.rpc(&client, "completion/complete", own).await.body,
+    ];
+    for reply in replies {
+        assert_eq!(reply["result"]["completion"]["values"], json!(["one"]), "{reply}");
+    }
+    let others = complete("one__greet");
+    let replies = [
+        session.request("completion/complete", others.clone()).await,
+        second
+            .rpc(&client, "completion/complete", others.clone())
+            .await
+            .body,
+    ];
+    for reply in replies {
+        assert_eq!(reply["error"]["message"], "Unknown prompt: one__greet", "{reply}");
+    }
+    let none = review.rpc(&client, "completion/complete", others).await;
+    assert_eq!(none.code(), -32601, "{}", none.body);
 }
 
 // A-25
