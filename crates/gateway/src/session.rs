@@ -1,7 +1,8 @@
 //! What a client with a session was told, and on which of its streams.
 //!
 //! Made by `dispatch` from a sealed session id or by a pipe; read by the streams of the session. It is memory
-//! only, and nothing is lost with it: the id says what was agreed, and what a stream says is derived from rows.
+//! only: the id says what was agreed, and what a stream says of tasks is derived from rows. What a pipe subscribed to,
+//! and the level of log messages that a client set, are lost with it.
 //! A question goes to one stream of a session at a time: one that waits for its task, else the shared one,
 //! else to the first that opens.
 
@@ -66,8 +67,7 @@ struct State {
     /// The ids of questions that the client answered itself, until their stream has seen that they are settled.
     answered: BTreeSet<String>,
     streams: u64,
-    /// The requests that wait for their reply, and how to tell that their client does not any more. Each has one of
-    /// its owner's places for held calls.
+    /// The requests that wait for their reply, and how to tell that their client does not any more.
     waits: BTreeMap<RequestId, (u64, oneshot::Sender<Option<String>>)>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It tells of every task that the session has to do with: questions that no other stream carries, changes of
 //! status, progress where no other stream shows it, changes of lists and of resources, and log messages of
-//! servers behind that belong to no call. Every tick passes the gate. Nothing queues but
-//! what one look at one row gave.
+//! servers behind that belong to no call. Every tick passes the gate. What
+//! queues is what one look at one row gave, one change of each list, and a limited number of messages of servers.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -131,7 +131,7 @@ fn client(url: &Url) -> Result<Client, reqwest::Error> {
     if is_here { builder.no_proxy() } else { builder }.build()
 }
 
-/// The configured headers that go with every request, to be compared. `Debug` shows none of them.
+/// The configured headers that go with every request, to be compared.
 #[derive(Clone, Default, PartialEq)]
 pub struct Credentials(HeaderMap);
 

@@ -28,14 +28,14 @@ fn frame(event: Event) -> Option<Vec<u8>> {
 
 /// How far a stream was read.
 #[derive(Default)]
-struct Place {
+struct Reached {
     id: Option<String>,
     retry: Option<Duration>,
     /// How often it was resumed since the last event.
     resumed: u32,
 }
 
-impl Place {
+impl Reached {
     fn take(&mut self, event: &Event) {
         if let Some(id) = &event.id {
             self.id = (!id.is_empty()).then(|| id.clone());
@@ -174,7 +174,7 @@ impl Exchange {
 
     /// Reads the stream until the reply was on it, and resumes it where it can be.
     async fn follow(&self, first: Response) -> Result<(), Over> {
-        let mut place = Place::default();
+        let mut place = Reached::default();
         let mut response = Some(first);
         loop {
             if let Some(response) = response.take()
@@ -199,7 +199,7 @@ impl Exchange {
     }
 
     /// Whether the reply was on the stream; it ended otherwise.
-    async fn read(&self, response: Response, place: &mut Place) -> Result<bool, Over> {
+    async fn read(&self, response: Response, place: &mut Reached) -> Result<bool, Over> {
         let mut events = Events::new(response, &self.wire);
         while let Some(event) = events.next().await? {
             place.take(&event);
@@ -225,7 +225,7 @@ impl Exchange {
 
 /// The stream of the session, again and again.
 pub(super) async fn listen(wire: Arc<Wire>) {
-    let mut place = Place::default();
+    let mut place = Reached::default();
     let mut was_open = false;
     loop {
         let response = wire.stream(place.id.as_deref()).send().await;
