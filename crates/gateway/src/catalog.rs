@@ -368,6 +368,8 @@ impl Catalog {
 
     /// What several servers offer from now on, as one change.
     pub fn offer_all(&self, offers: impl IntoIterator<Item = Offer>) {
+        // Made before the lock is taken, under which nothing may panic.
+        let offers: Vec<Offer> = offers.into_iter().collect();
         let mut parts = self.lock();
         let mut changed = Vec::new();
         for offer in offers {
@@ -436,18 +438,19 @@ impl Parts {
             };
             let then = before.of(&Selection::of(toolset));
             let had = |server: &str| then.of_server(server).next().is_some();
-            let (then, own) = (then.order.iter(), now.order.iter());
+            let (were, own) = (then.order.iter(), now.order.iter());
             let said = changed.iter().any(|changed| {
                 changed.said_tools
                     && (now.of_server(&changed.server).next().is_some() || had(&changed.server))
             });
-            let same = same_listing(then.map(|tool| &**tool), own.map(|tool| &**tool));
+            let same = same_listing(were.map(|tool| &**tool), own.map(|tool| &**tool));
             versions.tools += u64::from(!same || said);
             // A prompt of one server may have another name once another server has it, too.
-            let prompts = now.relays.prompts && changed.iter().any(|changed| changed.prompts);
+            let has_prompts = then.relays.prompts || now.relays.prompts;
+            let prompts = has_prompts && changed.iter().any(|changed| changed.prompts);
             versions.prompts += u64::from(prompts);
-            let mut others = changed.iter().filter(|changed| changed.resources);
-            let resources = others.any(|changed| toolset.has_server(&changed.server));
+            let mut of_resources = changed.iter().filter(|changed| changed.resources);
+            let resources = of_resources.any(|changed| toolset.has_server(&changed.server));
             versions.resources += u64::from(resources);
             now.versions = *versions;
         }

@@ -101,7 +101,10 @@ fn gone(call: &Call, tool: Option<&ServerTool>, context: Context) -> Running {
         }
         None => RpcError::internal(
             Reason::ToolGone.word(),
-            format!("The command `{}` is gone: another tool has its name", call.tool),
+            format!(
+                "The tool of this task is gone: another has its name, `{}`",
+                call.tool
+            ),
         ),
     };
     let errored = Finish::Errored {

@@ -10,7 +10,7 @@ use longhaul_gateway::{
     config::{Prefix, Toolset},
     view::{self, ServerTool},
 };
-use longhaul_mcp::reply::TaskSupport;
+use longhaul_mcp::reply::{Relays, TaskSupport};
 
 use crate::support::{entry, script, text};
 
@@ -230,6 +230,29 @@ fn a_toolset_changes_with_its_own_lists_only() {
     );
     catalog.offer("git", Vec::new(), beside(3));
     assert_eq!(versions().resources, second.resources + 1);
+}
+
+#[test]
+fn a_toolset_is_told_that_its_last_prompts_went() {
+    let catalog = with_toolset(&[], &["git"], &[]);
+    let selection = catalog.selection("review").expect("it is configured");
+    let prompts = || catalog.now().of(&selection).versions().prompts;
+    let beside = Beside {
+        relays: Relays {
+            prompts: true,
+            ..Relays::default()
+        },
+        prompts: [1; 32],
+        ..Beside::default()
+    };
+    let first = prompts();
+    catalog.offer("git", Vec::new(), beside);
+    assert_eq!(prompts(), first + 1);
+    catalog.offer("git", Vec::new(), Beside::default());
+    assert_eq!(prompts(), first + 2);
+    // It has none, and those of another are not its own.
+    catalog.offer("hub", Vec::new(), beside);
+    assert_eq!(prompts(), first + 2);
 }
 
 #[test]
