@@ -1,18 +1,18 @@
 //! A plain server behind the gateway, as clients of every generation meet it: its tools listed whole, its slow calls
 //! adopted as tasks, its prompts and resources passed on.
 
-use std::{sync::Arc, time::Duration};
+mod down;
+mod processes;
+mod tasks;
 
-use longhaul_engine::clock;
+use std::time::Duration;
+
 use longhaul_gateway::{
     admin::{Backend as _, Entrance, Peer},
     dispatch::Settings,
-    stdio::{self, Stdio},
     upstream::{Definitions, server::State},
 };
-use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::{
     session_client::{SessionClient, initialize},
@@ -158,169 +158,6 @@ async fn a_server_that_dies_in_a_call_is_never_called_again_for_it() {
         .call(&Client::without_tasks(), "echo", json!({ "a": 1 }))
         .await;
     assert_eq!(said(echoed.result()), r#"{"a":1}"#);
-}
-
-#[tokio::test]
-async fn each_session_has_a_process_of_its_own() {
-    let world = world("2025", "").await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
-    let pid = |session| async move {
-        let reply =
-            SessionClient::request(session, "tools/call", json!({ "name": "pid", "arguments": {} })).await;
-        said(&reply["result"]).to_owned()
-    };
-    let (first, second) = (pid(&ada).await, pid(&bob).await);
-    assert_ne!(first, second);
-    assert_eq!(first, pid(&ada).await);
-    let of_run = |run: &'static str| {
-        let world = &world;
-        async move {
-            let params = json!({ "name": "pid", "arguments": {}, "_meta": { "dev.longhaul/session": run } });
-            let reply = world.rpc(&Client::without_tasks(), "tools/call", params).await;
-            said(reply.result()).to_owned()
-        }
-    };
-    let (run, other) = (of_run("a").await, of_run("b").await);
-    assert!(run != other && run != first && other != second);
-    assert_eq!(run, of_run("a").await);
-}
-
-#[tokio::test]
-async fn each_pipe_has_a_process_of_its_own_where_its_client_has_no_session() {
-    let world = world("2025", "").await;
-    let pid = |key: u128| {
-        let stdio = Stdio::new(
-            world.dispatch.clone(),
-            Arc::clone(&world.catalog),
-            stdio::Limits::default(),
-        );
-        async move {
-            let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-                "name": "pid", "arguments": {}, "_meta": {
-                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                    "io.modelcontextprotocol/clientCapabilities": {},
-                },
-            } });
-            let (client, server) = tokio::io::duplex(64 * 1024);
-            let (reader, writer) = tokio::io::split(server);
-            let peer = stdio::Peer::Pipe {
-                hold: None,
-                key: Some(key),
-            };
-            let last = Duration::from_secs(1);
-            tokio::spawn(async move {
-                stdio
-                    .serve(reader, writer, peer, std::future::pending(), last)
-                    .await
-            });
-            let mut client = BufReader::new(client);
-            let line = format!("{request}\n");
-            client.write_all(line.as_bytes()).await.expect("it is read");
-            let mut reply = String::new();
-            client.read_line(&mut reply).await.expect("a line");
-            let reply: Value = serde_json::from_str(&reply).expect("JSON");
-            said(&reply["result"]).to_owned()
-        }
-    };
-    let (first, second) = (pid(1).await, pid(2).await);
-    assert_ne!(first, second);
-    assert_eq!(first, pid(1).await);
-}
-
-#[tokio::test]
-async fn an_equal_call_of_another_session_is_not_answered_by_the_first_one_s_process() {
-    let world = world("2025", "").await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
-    let params = json!({ "name": "hang", "arguments": {} });
-    // Both leave.
-    drop(ada.stream(11, "tools/call", params.clone()).await);
-    drop(bob.stream(12, "tools/call", params).await);
-    for session in [&ada, &bob] {
-        let called = async {
-            loop {
-                let reply = session
-                    .request("tools/call", json!({ "name": "seen", "arguments": {} }))
-                    .await;
-                let seen: Value = serde_json::from_str(said(&reply["result"])).expect("JSON");
-                if seen["count"] == 1 {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), called)
-            .await
-            .expect("each session's own process was called");
-    }
-}
-
-#[tokio::test]
-async fn a_result_that_was_read_is_not_given_to_the_next_equal_call() {
-    let world = world("2025", "isolation = \"shared\"\n").await;
-    for count in 1..=5 {
-        // With a progress token the reply comes on a stream; the client closes it with its last frame.
-        let params = json!({ "name": "counted", "arguments": {}, "_meta": { "progressToken": 1 } });
-        let mut frames = world.stream(&Client::without_tasks(), "tools/call", params).await;
-        let reply = loop {
-            let frame = frames.next().await.expect("a reply");
-            if frame.get("result").is_some() {
-                break frame;
-            }
-        };
-        drop(frames);
-        assert_eq!(said(&reply["result"]), count.to_string());
-    }
-}
-
-#[tokio::test]
-async fn the_process_of_a_session_that_ended_goes_with_it() {
-    let world = world("2025", "").await;
-    let session = SessionClient::open(&world).await;
-    let reply = session
-        .request("tools/call", json!({ "name": "pid", "arguments": {} }))
-        .await;
-    said(&reply["result"]);
-    let server = world.fleet.server("fixture").expect("it is configured");
-    assert_eq!(server.count(), 1);
-    assert_eq!(session.end().await, 204);
-    let gone = async {
-        while server.count() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), gone)
-        .await
-        .expect("it ends");
-}
-
-#[tokio::test]
-async fn a_list_starts_no_process() {
-    let world = world("2025", "").await;
-    let server = world.fleet.server("fixture").expect("it is configured");
-    for _ in 0..3 {
-        let session = SessionClient::open(&world).await;
-        let prompts = session.request("prompts/list", json!({})).await;
-        assert_eq!(prompts["result"]["prompts"][0]["name"], "greet");
-    }
-    assert_eq!(server.count(), 1, "the one that told what there is");
-}
-
-#[tokio::test]
-async fn a_server_that_is_started_anew_is_another_process() {
-    let world = world("2025", "isolation = \"shared\"\n").await;
-    let first = world.call(&Client::without_tasks(), "pid", json!({})).await;
-    let restarted = tokio::time::timeout(Duration::from_secs(30), world.fleet.restart("fixture"));
-    let server = restarted.await.expect("it waits no longer than it must");
-    let server = &server.expect("it is configured").server;
-    assert_eq!(server.as_ref().expect("it is started").state(), State::Ready);
-    let second = world.call(&Client::without_tasks(), "pid", json!({})).await;
-    assert_ne!(said(first.result()), said(second.result()));
-    assert!(world.fleet.restart("another").await.is_none());
 }
 
 #[tokio::test]
@@ -538,51 +375,6 @@ async fn a_changed_list_is_told_to_clients_of_both_generations() {
     );
 }
 
-#[tokio::test]
-async fn one_bad_server_disturbs_no_other() {
-    let bad = "[servers.bad]\ncommand = [\"no-such-program-anywhere\"]\n";
-    let world = World::behind(&format!("{}{bad}", fixture("2025", "")), Settings::default()).await;
-    let echoed = async {
-        loop {
-            let reply = world.call(&Client::without_tasks(), "echo", json!({})).await;
-            if reply.body.get("result").is_some() {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), echoed)
-        .await
-        .expect("in time");
-    let bad = world.fleet.server("bad").expect("it is configured");
-    let mut state = bad.watch_state();
-    let state = tokio::time::timeout(
-        Duration::from_secs(20),
-        state.wait_for(|state| matches!(state, State::Degraded { .. })),
-    );
-    let state = state.await.expect("in time").expect("it lives").clone();
-    let State::Degraded { why, .. } = state else {
-        panic!("{state:?}");
-    };
-    assert!(why.contains("no-such-program-anywhere"), "{why}");
-}
-
-/// A server that is the fixture and cannot be started any more once the file is gone.
-fn by_script(name: &str, options: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().expect("a directory");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
-    let program = folder.path().join("start");
-    let text = format!("#!/bin/sh\nexec python3 {script} stdio {options}\n");
-    std::fs::write(&program, text).expect("a file");
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&program, executable).expect("its mode");
-    let config = format!(
-        "[servers.{name}]\ncommand = [\"{}\"]\nenv.PYTHONDONTWRITEBYTECODE = \"1\"\n",
-        program.display()
-    );
-    (folder, config)
-}
-
 async fn ready(world: &World) {
     for server in world.fleet.servers() {
         let mut state = server.watch_state();
@@ -595,48 +387,15 @@ async fn ready(world: &World) {
 }
 
 #[tokio::test]
-async fn a_client_is_told_of_a_server_that_is_down_and_of_no_path() {
-    let (folder, config) = by_script("gone", "--era=2025");
-    let world = World::behind(&config, Settings::default()).await;
-    ready(&world).await;
-    drop(folder);
-    world.fleet.restart("gone").await.expect("it is configured");
-    let echoed = world.call(&Client::without_tasks(), "echo", json!({})).await;
-    let uri = json!({ "uri": "fixture://one" });
-    let read = world.rpc(&Client::without_tasks(), "resources/read", uri).await;
-    assert_eq!(read.status, 502);
-    for told in [echoed, read] {
-        let error = &told.body["error"];
-        assert_eq!(error["data"]["reason"], "upstream_unavailable", "{error}");
-        assert!(!error.to_string().contains('/'), "{error}");
-    }
-    let server = world.fleet.server("gone").expect("it is configured");
-    let State::Degraded { why, .. } = server.state() else {
-        panic!("{:?}", server.state());
-    };
-    assert!(why.contains("start"), "whoever runs it is told: {why}");
-}
-
-#[tokio::test]
-async fn a_call_that_is_put_off_again_and_again_ends_with_its_time() {
-    let world = world("2026", "timeout = \"1500ms\"\n").await;
-    let reply = world.call(&Client::without_tasks(), "put_off", json!({})).await;
-    assert_eq!(reply.result()["isError"], true);
-    assert!(
-        said(reply.result()).contains("did not end within 1500ms"),
-        "{}",
-        reply.body
-    );
-}
-
-#[tokio::test]
 async fn the_time_of_a_call_stands_still_while_its_caller_is_asked() {
     for era in ["2025", "2026"] {
         let world = world(era, "promote_after = \"0s\"\ntimeout = \"1s\"\n").await;
         let created = world.call(&Client::with_tasks(), "form", json!({})).await;
         let id = created.result()["taskId"].as_str().expect("an id").to_owned();
         let asking = world.until(&id, "input_required").await;
-        tokio::time::sleep(Duration::from_millis(1200)).await;
+        // Another call, begun after the question, has had the same time and used it up.
+        let hung = world.call(&Client::without_tasks(), "hang", json!({})).await;
+        assert_eq!(hung.result()["isError"], true, "{}", hung.body);
         let asked = asking["inputRequests"].as_object().expect("questions");
         let key = asked.keys().next().expect("a question");
         let name = json!({ "action": "accept", "content": { "name": "Ada" } });
@@ -663,90 +422,6 @@ async fn a_result_that_is_too_large_is_refused_with_its_size() {
         message.contains("4096 are kept at most (`limits.result_max`)"),
         "{message}"
     );
-}
-
-#[tokio::test]
-async fn a_resource_is_found_past_a_server_that_is_down() {
-    let (folder, down) = by_script("down", "--era=2025 --templates");
-    let (_folder, well) = by_script("well", "--era=2025 --templates");
-    let world = World::behind(&format!("{down}{well}"), Settings::default()).await;
-    ready(&world).await;
-    drop(folder);
-    world.fleet.restart("down").await.expect("it is configured");
-    let read = world
-        .rpc(
-            &Client::without_tasks(),
-            "resources/read",
-            json!({ "uri": "other:thing" }),
-        )
-        .await;
-    assert_eq!(read.result()["contents"][0]["text"], "one", "{}", read.body);
-}
-
-#[tokio::test]
-async fn no_process_is_started_for_a_resource_that_its_server_cannot_know() {
-    let world = world("2025", "").await;
-    let server = world.fleet.server("fixture").expect("it is configured");
-    for _ in 0..2 {
-        let session = SessionClient::open(&world).await;
-        let read = session
-            .request("resources/read", json!({ "uri": "other:thing" }))
-            .await;
-        assert_eq!(
-            read["error"]["message"], "Resource not found: other:thing",
-            "{read}"
-        );
-    }
-    assert_eq!(server.count(), 1, "the one that told what there is");
-}
-
-/// A task of the server `b` that ran and one that waited when their process ended, in the store that they are in.
-async fn of_a_process_that_ended() -> (Arc<Memory>, World, [String; 2]) {
-    let store = Arc::new(Memory::new(Arc::new(clock::now)));
-    let more = "promote_after = \"0s\"\nisolation = \"shared\"\nconcurrency = 1\non_crash = \"rerun\"\n";
-    let config = named("b", "2025", more);
-    let world = World::over(Arc::clone(&store), &config, Settings::default(), &|_| None).await;
-    ready(&world).await;
-    let mut ids = Vec::new();
-    for n in 0..2 {
-        let hung = world.call(&Client::with_tasks(), "hang", json!({ "n": n })).await;
-        ids.push(hung.result()["taskId"].as_str().expect("an id").to_owned());
-        seen(&world, |seen| seen["count"] == 1).await;
-    }
-    store.kill(world.runner);
-    (store, world, ids.try_into().expect("two"))
-}
-
-#[tokio::test]
-async fn a_task_never_runs_another_server_s_tool_of_its_name() {
-    let (store, _before, ids) = of_a_process_that_ended().await;
-    let config = named("a", "2025", "prefix = \"never\"\nisolation = \"shared\"\n");
-    let world = World::over(store, &config, Settings::default(), &|_| None).await;
-    for id in ids {
-        let task = world.until(&id, "failed").await;
-        assert_eq!(task["error"]["data"]["reason"], "tool_gone", "{task}");
-        let message = task["error"]["message"].as_str().expect("text");
-        assert_eq!(
-            message,
-            "The server `b` no longer has the tool of this task: hang"
-        );
-    }
-    seen(&world, |seen| seen["count"] == 0).await;
-}
-
-#[tokio::test]
-async fn a_task_finds_its_server_s_tool_whatever_that_is_called_by_now() {
-    let (store, before, _) = of_a_process_that_ended().await;
-    let a = named("a", "2025", "prefix = \"never\"\nisolation = \"shared\"\n");
-    let b = named("b", "2025", "isolation = \"shared\"\nconcurrency = 2\n");
-    let known = before.fleet.server("b").expect("it is configured").definitions();
-    let world = World::over(store, &format!("{a}{b}"), Settings::default(), &|name| {
-        known.as_deref().filter(|_| name == "b").cloned()
-    })
-    .await;
-    ready(&world).await;
-    seen_by(&world, "b__seen", |seen| seen["count"] == 2).await;
-    seen(&world, |seen| seen["count"] == 0).await;
 }
 
 #[tokio::test]
