@@ -6,8 +6,10 @@
 
 mod answers;
 mod backend;
+mod birth;
 mod call;
 mod defined;
+mod discovery;
 mod gated;
 mod held;
 mod hold;
@@ -33,8 +35,7 @@ use std::sync::Arc;
 use longhaul_core::{Millis, Span, TaskId};
 use longhaul_engine::{Engine, transact::Proposal};
 use longhaul_mcp::{
-    Incoming, Reply, Request, RpcError, clean,
-    reply::{Cache, CacheScope, Discovery, ToolPage},
+    Incoming, Reply, Request, RpcError,
     request::Takes,
     rpc_error::{Refusal, RefusalCode, Who},
 };
@@ -53,7 +54,6 @@ pub(crate) use waiting::{As, Line};
 
 use crate::{
     catalog::Catalog,
-    config::INSTRUCTIONS_BYTES_MAX,
     gate::{self, Action, View},
     identity::Caller,
     listen::{self, Listener},
@@ -62,9 +62,8 @@ use crate::{
     request_state::Sealer,
     sealed_id::{Keys, Opened, owner_digest},
     session::{Session, feed::Seen, seal, shared::Shared},
-    toolset::Selection,
     updates,
-    upstream::fleet::{Fleet, Member},
+    upstream::fleet::Fleet,
     view,
 };
 
@@ -348,81 +347,6 @@ impl Dispatch {
         self.inner.engine.watcher()
     }
 
-    /// What the server is and offers to whoever is shown this.
-    pub(crate) fn discovery(&self, selection: &Selection) -> Discovery {
-        Discovery {
-            tasks: self.inner.settings.tasks_enabled,
-            // D-13: this version knows its callers.
-            tasks_list: true,
-            tools_change: self.inner.fleet.is_any(),
-            logging: true,
-            relays: self.inner.catalog.now().of(selection).relays(),
-            instructions: Some(self.instructions(selection)),
-            cache: self.cache(),
-        }
-    }
-
-    /// The servers that are shown whole, in the order of the configuration.
-    fn members<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Member> + Clone {
-        let members = self.inner.fleet.members().iter();
-        members.filter(|member| selection.has_server(&member.config.name))
-    }
-
-    /// Our own, the toolset's, and those of every server that is shown whole.
-    fn instructions(&self, selection: &Selection) -> String {
-        let mut instructions = INSTRUCTIONS.to_owned();
-        if let Some(said) = selection
-            .toolset()
-            .and_then(|toolset| toolset.instructions.as_ref())
-        {
-            instructions.push_str(&format!("\n\n{said}"));
-        }
-        for server in self
-            .members(selection)
-            .filter_map(|member| member.server.as_ref())
-        {
-            let said = server
-                .definitions()
-                .and_then(|definitions| definitions.spoken.instructions.clone());
-            let Some(said) = said else { continue };
-            let lines: Vec<String> = said.lines().map(|line| clean(line, usize::MAX)).collect();
-            let said = format!("\n\nOf the server `{}`:\n{}", server.name(), lines.join("\n"));
-            // What does not fit is left out whole: half a rule may say the contrary.
-            if instructions.len() + said.len() <= INSTRUCTIONS_BYTES_MAX {
-                instructions.push_str(&said);
-            }
-        }
-        instructions
-    }
-
-    fn list_tools(
-        &self,
-        selection: &Selection,
-        takes: Takes,
-        cursor: Option<&str>,
-    ) -> Result<Reply, RpcError> {
-        if cursor.is_some_and(|cursor| !cursor.is_empty()) {
-            return Err(RpcError::invalid_params(
-                "Unknown cursor: the list of tools has one page",
-            ));
-        }
-        let offered = self.inner.catalog.now();
-        let tools = offered.of(selection).entries().iter();
-        let helper = self.inner.settings.wait_tool.then(wait::listing);
-        Ok(Reply::Tools(ToolPage {
-            tools: tools.map(|entry| entry.listed(takes)).chain(helper).collect(),
-            next_cursor: None,
-            cache: self.cache_of_tools(),
-        }))
-    }
-
-    fn cache(&self) -> Cache {
-        Cache {
-            ttl_ms: self.inner.settings.list_cache_ms,
-            scope: CacheScope::Private,
-        }
-    }
-
     /// The caller's own task behind a sealed id, with its bodies, for an action that the gate allows.
     ///
     /// A forged id is refused before the store is touched (G-35). A genuine one of another owner takes the same
@@ -575,10 +499,6 @@ impl Dispatch {
         view::task(row, now, &self.inner.keys, self.inner.settings.poll)
     }
 }
-
-/// Told to the model by `server/discover`.
-const INSTRUCTIONS: &str = "Slow tools return a task: wait for it by its poll interval, answer its questions, \
-                            or cancel it. A task goes on when the client ends.";
 
 /// What a caller is told when the store fails. The log has the cause; the caller never reads it.
 pub(crate) fn store_reply(error: &StoreError) -> RpcError {

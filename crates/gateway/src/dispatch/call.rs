@@ -19,14 +19,14 @@ use longhaul_mcp::{
     request::{Answers, Asked, CallTool, LogLevel, Response, Takes},
     rpc_error::{Refusal, RefusalCode, Who},
 };
-use longhaul_store::{RecordKey, Scope, Slot, Snapshot};
+use longhaul_store::{RecordKey, Scope, Slot};
 
 use super::{
     Conversation, Dispatch, Settings,
-    gated::Allowed,
+    birth::{Bearing, Born},
     held::{Arrival, Held},
     hold::{Stay, Terms, Waits},
-    join::{self, Join, Mark},
+    join::{self, Mark},
     store_reply,
 };
 use crate::{
@@ -64,33 +64,6 @@ pub(super) enum Begun {
     Same(TaskId),
     /// Born before, with an equal call that was left.
     Joined(TaskId),
-}
-
-/// How a birth went.
-enum Born {
-    New,
-    Same(TaskId),
-    Joinable(Join),
-    KeyReused,
-    Refused(gate::Refusal),
-    NoName,
-}
-
-impl Born {
-    /// Why there is no task.
-    fn error(self) -> RpcError {
-        match self {
-            Born::KeyReused => RpcError::invalid_params_because(
-                "idempotency_key_reused",
-                "The idempotency key was used before with another tool or other arguments",
-            ),
-            Born::Refused(refusal) => refusal.reply(),
-            Born::NoName => RpcError::internal("no_free_name", "No free short name was found; try again"),
-            Born::New | Born::Same(_) | Born::Joinable(_) => {
-                RpcError::internal("not_begun", "The task could not begin; try again")
-            }
-        }
-    }
 }
 
 impl Dispatch {
@@ -302,7 +275,7 @@ impl Dispatch {
             hidden: !at_once,
             ..self.opening(caller, client, call, checked)
         };
-        let (id, digest) = (opening.id, opening.digest);
+        let id = opening.id;
         let scope = Scope {
             task: Slot::Birth {
                 owner: caller.owner.clone(),
@@ -312,66 +285,26 @@ impl Dispatch {
             records: key.clone().into_iter().collect(),
             ..Scope::default()
         };
-        let Settings {
-            open_max,
-            expired_kept,
-            answered_kept,
-            ..
-        } = inner.settings;
-        let wish = call.ttl_ms.map(|wish| Span(wish).min(inner.settings.ttl_max));
-        let (ttl, promote_after) = (wish.unwrap_or(entry.ttl), entry.promote_after);
-        let (draining, here) = (self.is_draining(), inner.engine.runner());
-        let judge = move |snapshot: &Snapshot| {
-            if let Some(existing) = &snapshot.task {
-                let same = existing.digest == digest || longhaul_core::fault!("one-key-for-any-call");
-                return Allowed::nothing(if same {
-                    Born::Same(existing.id)
-                } else {
-                    Born::KeyReused
-                });
-            }
-            let joinable = |key| join::candidate(snapshot, key, here, passed_over);
-            if let Some(join) = key.as_ref().and_then(joinable) {
-                return Allowed::nothing(Born::Joinable(join));
-            }
-            let view = View {
-                open_tasks: snapshot.open_tasks,
-                open_max,
-                draining,
-                ..View::of_task(Action::Call, &opening.owner, None)
-            };
-            let permit = match gate::judge(&view) {
-                Ok(permit) => permit,
-                Err(refusal) => return Allowed::nothing(Born::Refused(refusal)),
-            };
-            let Some(name) = snapshot.free_names.first() else {
-                return Allowed::nothing(Born::NoName);
-            };
-            let mut opening = opening.clone();
-            opening.name.clone_from(name);
-            opening.birth.expires_at = snapshot.now + ttl;
-            opening.purge_after = if at_once || opening.idem.is_some() {
-                opening.birth.expires_at + expired_kept
-            } else {
-                snapshot.now + answered_kept
-            };
-            // A caller that has its task at once never leaves it behind without knowing of it.
-            if let Some(key) = key.as_ref().filter(|_| !at_once) {
-                let join = Join {
-                    task: id,
-                    holder: here,
-                    left: false,
-                };
-                let record = join.record(key, opening.purge_after + promote_after);
-                opening.records.insert(key.clone(), Some(record));
-            }
-            Allowed::open(permit, opening, Born::New)
+        let settings = &inner.settings;
+        let wish = call.ttl_ms.map(|wish| Span(wish).min(settings.ttl_max));
+        let birth = Bearing {
+            opening,
+            key,
+            passed_over,
+            at_once,
+            here: inner.engine.runner(),
+            draining: self.is_draining(),
+            open_max: settings.open_max,
+            ttl: wish.unwrap_or(entry.ttl),
+            promote_after: entry.promote_after,
+            expired_kept: settings.expired_kept,
+            answered_kept: settings.answered_kept,
         };
         // The work may begin, and say something, before the commit is told here.
         let notes = inner.engine.notes(id);
         let done = inner
             .engine
-            .transact(scope, judge)
+            .transact(scope, move |snapshot| birth.judge(snapshot))
             .await
             .map_err(|error| store_reply(&error))?;
         Ok(match done {
