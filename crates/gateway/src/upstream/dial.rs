@@ -90,7 +90,7 @@ impl Ours {
     }
 }
 
-/// Why there is no connection. Nothing of the server is left.
+/// Why there is no connection. Nothing of the server is left, as far as its end can be confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unopened {
     /// Its program cannot be started.
@@ -127,6 +127,9 @@ pub enum Unopened {
         /// The end of its standard error.
         stderr: String,
     },
+    /// It was given up by order.
+    #[error("it was given up")]
+    Stopped,
 }
 
 /// What is no MCP.
@@ -152,12 +155,13 @@ impl Unopened {
             Unopened::Unstartable(_)
             | Unopened::Unreadable(_)
             | Unopened::Unusable(_)
-            | Unopened::Unreachable(_) => "",
+            | Unopened::Unreachable(_)
+            | Unopened::Stopped => "",
         }
     }
 }
 
-/// Opens one. When the future is dropped, what was started ends by itself.
+/// Opens one, until `stop`. When the future is dropped, what was started ends by itself.
 ///
 /// # Errors
 /// [`Unopened`].
@@ -166,24 +170,33 @@ pub async fn open(
     ours: &Ours,
     choice: Choice,
     notices: Notices,
+    stop: impl Future<Output = ()>,
 ) -> Result<Connection, Unopened> {
+    tokio::pin!(stop);
+    let found = tokio::select! {
+        biased;
+        () = &mut stop => return Err(Unopened::Stopped),
+        found = find(place) => found?,
+    };
+    // A start is not given up in the middle: nobody would wait for its end.
+    let ends = start(&found).await?;
     let mut dialling = Dialling {
-        place,
+        place: &found,
         until: Instant::now() + ours.dial_max,
-        ends: start(place).await?,
+        ends,
         begun: 0,
         late: false,
         noise: Noise::new(),
         odd: None,
     };
-    let mut dialled = dialling.dial(ours, choice).await?;
-    if matches!(dialled, Dialled::Failed(_)) && dialling.late {
-        // It was merely slow: the first question was answered while the second waited.
-        dialled = dialling.dial(ours, Choice::Only(Kind::Stateless)).await?;
-    }
+    let dialled = tokio::select! {
+        biased;
+        () = &mut stop => Err(Unopened::Stopped),
+        dialled = dialling.dial_at_last(ours, choice) => dialled,
+    };
     let (outlet, inlet) = dialling.ends;
     match dialled {
-        Dialled::Done { spoken, then } => {
+        Ok(Dialled::Done { spoken, then }) => {
             let greeted = Greeted {
                 spoken: *spoken,
                 outlet,
@@ -192,7 +205,7 @@ pub async fn open(
             };
             Ok(Connection::begin(greeted, then, ours.clone(), notices).await)
         }
-        Dialled::Failed(failure) => {
+        Ok(Dialled::Failed(failure)) => {
             let odd = match failure {
                 Failure::Silent if inlet.has_skipped() => Some(Odd::Output),
                 Failure::Silent | Failure::Closed => dialling.odd,
@@ -207,14 +220,25 @@ pub async fn open(
                 None => Unopened::Failed { failure, stderr },
             })
         }
+        Err(Unopened::Lost { lost }) => {
+            let closed = inlet.close(lost.why).await;
+            Err(Unopened::Lost { lost: closed })
+        }
+        Err(unopened) => {
+            inlet.close(Why::Closed).await;
+            Err(unopened)
+        }
     }
 }
 
-async fn start(place: &Place) -> Result<(Outlet, Inlet), Unopened> {
-    let found = match place {
-        Place::LookedUp(look_up) => &(look_up.find)().await?,
-        Place::Program(..) | Place::Remote(_) => place,
-    };
+async fn find(place: &Place) -> Result<Place, Unopened> {
+    Ok(match place {
+        Place::LookedUp(look_up) => (look_up.find)().await?,
+        Place::Program(..) | Place::Remote(_) => place.clone(),
+    })
+}
+
+async fn start(found: &Place) -> Result<(Outlet, Inlet), Unopened> {
     Ok(match found {
         Place::Program(program, host) => {
             let (outlet, inlet) = stdio::open(program, host).await?;
@@ -250,6 +274,15 @@ struct Dialling<'a> {
 }
 
 impl Dialling<'_> {
+    async fn dial_at_last(&mut self, ours: &Ours, choice: Choice) -> Result<Dialled, Unopened> {
+        let dialled = self.dial(ours, choice).await?;
+        if matches!(dialled, Dialled::Failed(_)) && self.late {
+            // It was merely slow: the first question was answered while the second waited.
+            return self.dial(ours, Choice::Only(Kind::Stateless)).await;
+        }
+        Ok(dialled)
+    }
+
     async fn dial(&mut self, ours: &Ours, choice: Choice) -> Result<Dialled, Unopened> {
         let mut dial = Dial::new(ours.hello.clone(), self.ends.0.carrier(), choice);
         let mut probe = dial.first();

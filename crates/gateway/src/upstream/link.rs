@@ -282,6 +282,15 @@ impl Inlet {
         }
     }
 
+    /// A request got its reply.
+    pub(super) fn replied(&mut self) {
+        match self {
+            Inlet::Stdio(inlet) => inlet.replied(),
+            // Its frames are all that is counted, and by the connection.
+            Inlet::Http(_) => {}
+        }
+    }
+
     /// Ends the server's program or session.
     pub async fn close(self, why: Why) -> Lost {
         match self {

@@ -143,7 +143,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Slots {
     live: HashMap<Key, Slot>,
-    opening: HashMap<Key, watch::Receiver<Option<Arc<Unopened>>>>,
+    opening: HashMap<Key, Opening>,
     /// Connections that were taken out and have not ended yet.
     ending: usize,
     next_id: u64,
@@ -151,6 +151,14 @@ struct Slots {
     kind: Option<Kind>,
     back_off: BackOff,
     closed: bool,
+}
+
+/// A connection that is being opened.
+struct Opening {
+    /// Why it failed. Its end without that means that the connection is there, or was given up.
+    failed: watch::Receiver<Option<Arc<Unopened>>>,
+    /// It is to be given up.
+    stopped: watch::Sender<bool>,
 }
 
 struct Slot {
@@ -251,7 +259,6 @@ impl Pool {
             match self.find(key)? {
                 Found::Lease(lease) => return Ok(lease),
                 Found::Opening(mut opening) => {
-                    // Its end without an error means that the connection is there.
                     if let Ok(failed) = opening.wait_for(Option::is_some).await
                         && let Some(unopened) = failed.clone()
                     {
@@ -274,7 +281,7 @@ impl Pool {
         }
         let opening = slots.opening.get(key).or_else(|| slots.opening.get(&Key::Spare));
         if let Some(opening) = opening {
-            return Ok(Found::Opening(opening.clone()));
+            return Ok(Found::Opening(opening.failed.clone()));
         }
         if *key == Key::Shared && !self.may_share(slots.kind) {
             return Err(Untaken::Unshared);
@@ -332,68 +339,89 @@ impl Pool {
     }
 
     fn open(self: &Arc<Self>, slots: &mut Slots, key: Key) -> watch::Receiver<Option<Arc<Unopened>>> {
-        let (done, opening) = watch::channel(None);
-        slots.opening.insert(key.clone(), opening.clone());
+        let (done, failed) = watch::channel(None);
+        let (stopped, stop) = watch::channel(false);
+        let opening = Opening {
+            failed: failed.clone(),
+            stopped,
+        };
+        slots.opening.insert(key.clone(), opening);
         slots.next_id += 1;
         let (id, until) = (slots.next_id, slots.back_off.until());
         let choice = match (self.plan.choice, slots.kind) {
             (Choice::Find { .. }, Some(first)) => Choice::Find { first },
             (choice @ (Choice::Find { .. } | Choice::Only(_)), _) => choice,
         };
-        let ours = Ours {
-            one_owner: key != Key::Shared,
-            ..self.plan.ours.clone()
-        };
         let pool = Arc::clone(self);
         tokio::spawn(async move {
-            if let Some(until) = until {
-                sleep_until(until).await;
-            }
-            let notices = pool.notices(id);
-            let opened = tokio::select! {
-                opened = dial::open(&pool.plan.place, &ours, choice, notices) => opened,
-                () = pool.closed() => return,
-            };
-            match opened {
-                Ok(connection) => pool.opened(id, &key, connection),
+            match pool.dial(id, &key, choice, until, stop).await {
+                Ok(connection) => pool.opened(id, &key, connection).await,
+                Err(Unopened::Stopped) => drop(pool.slots().opening.remove(&key)),
                 Err(unopened) => {
                     let unopened = Arc::new(unopened);
                     pool.slots().opening.remove(&key);
                     pool.failed(&causes(&*unopened));
                     pool.tell(Told::Unopened(Arc::clone(&unopened)));
                     done.send_replace(Some(unopened));
-                    pool.change();
                 }
             }
+            pool.change();
         });
-        opening
+        failed
     }
 
-    fn opened(self: &Arc<Self>, id: u64, key: &Key, connection: Connection) {
-        let now = Instant::now();
-        let slot = Slot {
-            id,
-            connection: connection.clone(),
-            leases: 0,
-            idle_since: now,
-            since: clock::now(),
-            is_left: false,
+    async fn dial(
+        self: &Arc<Self>,
+        id: u64,
+        key: &Key,
+        choice: Choice,
+        until: Option<Instant>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Connection, Unopened> {
+        let ours = Ours {
+            one_owner: *key != Key::Shared,
+            ..self.plan.ours.clone()
         };
-        {
+        let stopped = async {
+            tokio::select! {
+                // Who gives it up holds the other end until it is over.
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = self.closed() => {}
+            }
+        };
+        tokio::pin!(stopped);
+        if let Some(until) = until {
+            tokio::select! {
+                biased;
+                () = &mut stopped => return Err(Unopened::Stopped),
+                () = sleep_until(until) => {}
+            }
+        }
+        dial::open(&self.plan.place, &ours, choice, self.notices(id), stopped).await
+    }
+
+    async fn opened(self: &Arc<Self>, id: u64, key: &Key, connection: Connection) {
+        let now = Instant::now();
+        let is_given_up = {
             let mut slots = self.slots();
-            slots.opening.remove(key);
-            slots.kind = Some(connection.spoken().era.kind());
-            // A session that was opened for everybody is nobody's: it was not told whose it would be.
-            let is_nobodys = *key == Key::Shared && !self.may_share(slots.kind);
-            if slots.closed || is_nobodys {
-                connection.shut();
+            let is_stopped = slots.opening.get(key).is_some_and(Opening::is_stopped);
+            let is_given_up = slots.closed || is_stopped;
+            if !is_given_up {
+                slots.opening.remove(key);
+                slots.kind = Some(connection.spoken().era.kind());
+                // A session that was opened for everybody is nobody's: it was not told whose it would be.
+                if *key == Key::Shared && !self.may_share(slots.kind) {
+                    connection.shut();
+                } else {
+                    slots.live.insert(key.clone(), Slot::new(id, &connection, now));
+                }
             }
-            if slots.closed {
-                return;
-            }
-            if !is_nobodys {
-                slots.live.insert(key.clone(), slot);
-            }
+            is_given_up
+        };
+        if is_given_up {
+            connection.close().await;
+            self.slots().opening.remove(key);
+            return;
         }
         self.change();
         self.tell(Told::Opened);
@@ -650,18 +678,28 @@ impl Pool {
         self.change();
     }
 
-    /// Ends every connection; new ones may be opened after that.
+    /// Ends every connection, and those that are being opened; new ones may be opened after that.
     pub(super) async fn end_all(self: &Arc<Self>) {
-        let connections: Vec<Connection> = {
+        let (connections, mut opening) = {
             let mut slots = self.slots();
             slots.back_off = BackOff::default();
             let live = std::mem::take(&mut slots.live);
             slots.ending += live.len();
-            live.into_values().map(|slot| slot.connection).collect()
+            let connections: Vec<Connection> = live.into_values().map(|slot| slot.connection).collect();
+            // Each keeps its place until it is over, so nothing is opened beside it.
+            let opening = slots.opening.values().map(|opening| {
+                opening.stopped.send_replace(true);
+                opening.failed.clone()
+            });
+            (connections, opening.collect::<Vec<_>>())
         };
         join_all(connections.iter().map(Connection::close)).await;
         self.slots().ending -= connections.len();
         self.change();
+        // The other end of each is dropped with the task that opens it.
+        for over in &mut opening {
+            let _dropped = over.wait_for(|_| false).await;
+        }
     }
 
     pub(super) async fn closed(&self) {
@@ -689,13 +727,32 @@ impl Pool {
     }
 }
 
+impl Opening {
+    fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+}
+
+impl Slot {
+    fn new(id: u64, connection: &Connection, now: Instant) -> Slot {
+        Slot {
+            id,
+            connection: connection.clone(),
+            leases: 0,
+            idle_since: now,
+            since: clock::now(),
+            is_left: false,
+        }
+    }
+}
+
 impl Slots {
     fn count(&self) -> usize {
         self.live.len() + self.opening.len() + self.ending
     }
 
     fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.ending == 0
+        self.count() == 0
     }
 
     fn key(&self, id: u64) -> Option<Key> {

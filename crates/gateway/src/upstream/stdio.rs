@@ -217,29 +217,32 @@ impl Inlet {
 
     fn hear(&mut self, bytes: Vec<u8>, more: bool, cut: bool) -> Option<Heard> {
         let read = bytes.len();
-        let line = self.line.push(bytes, more);
-        let heard = match line {
-            None => None,
-            Some(Whole::TooLong { reply_to }) => Some(Heard::TooLong { reply_to }),
+        let (heard, of_no_use) = match self.line.push(bytes, more) {
+            // It is no frame any more, and may never end.
+            None => (None, Some(read).filter(|_| self.line.is_too_long())),
+            Some(Whole::TooLong { reply_to }) => (Some(Heard::TooLong { reply_to }), None),
             // Half a frame, written by a program that then ended, is no reply: the end is told instead.
             Some(Whole::Line(bytes)) if is_object(&bytes) && (!cut || is_json(&bytes)) => {
-                Some(Heard::Frame {
-                    bytes,
-                    via: Via::Shared,
-                })
+                let via = Via::Shared;
+                (Some(Heard::Frame { bytes, via }), None)
             }
             Some(Whole::Line(bytes)) => {
                 self.skipped += u64::from(!bytes.trim_ascii().is_empty());
-                None
+                (None, Some(bytes.len()))
             }
         };
-        // Lines are counted here, and frames of no use by the connection, which alone can tell. A long line counts before
-        // it ends, or one without an end would never count.
-        if heard.is_none() && self.noise.add(read) && self.ending.is_none() {
+        // What is no frame is counted here, and frames of no use by the connection, which alone can tell.
+        let is_too_much = of_no_use.is_some_and(|bytes| self.noise.add(bytes));
+        if is_too_much && self.ending.is_none() {
             self.ending = Some(Why::Noise);
             self.orders.stop();
         }
         heard
+    }
+
+    /// A request got its reply: what was of no use before it counts no more.
+    pub(super) fn replied(&mut self) {
+        self.noise.reset();
     }
 
     /// Ends the server: the end of its input, then TERM, then KILL, each to the whole tree. Returns when nothing of
@@ -319,6 +322,11 @@ enum Whole {
 }
 
 impl Line {
+    /// What came of it so far is no frame.
+    fn is_too_long(&self) -> bool {
+        self.long.is_some()
+    }
+
     fn push(&mut self, bytes: Vec<u8>, more: bool) -> Option<Whole> {
         if let Some(long) = &mut self.long {
             long.end.extend_from_slice(&bytes);

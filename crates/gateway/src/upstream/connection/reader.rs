@@ -45,7 +45,10 @@ impl Inner {
                 heard = inlet.next() => heard,
             };
             match self.hear(heard) {
-                Use::Reply => noise.reset(),
+                Use::Reply => {
+                    noise.reset();
+                    inlet.replied();
+                }
                 Use::Told => match pace.take(Instant::now()) {
                     Step::On => {}
                     Step::Pause(pause) => tokio::select! {
@@ -86,7 +89,8 @@ impl Inner {
                     // Somebody waits for it, and who cannot be told.
                     self.close(Why::TooLong);
                 }
-                Use::None { bytes: 0 }
+                // The link counts so long a line itself.
+                Use::reply(failed, 0)
             }
             Heard::Refused {
                 request,

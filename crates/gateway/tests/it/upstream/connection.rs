@@ -72,7 +72,11 @@ impl Peer {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&notices);
         let tell = Arc::new(move |notice| told.lock().expect("whole").push(notice));
-        let connection = within(PATIENCE, dial::open(&place, ours, FIND, tell)).await?;
+        let connection = within(
+            PATIENCE,
+            dial::open(&place, ours, FIND, tell, std::future::pending()),
+        )
+        .await?;
         Ok(Peer {
             connection,
             notices,
@@ -653,7 +657,9 @@ async fn a_server_that_cannot_be_spoken_to_is_told_by_its_cause() {
     let mut program = fixture(&[]);
     program.command[0] = "no-such-program".into();
     let place = Place::Program(program, Arc::new(host(&spool)));
-    let failed = dial::open(&place, &ours(), FIND, Arc::new(|_| ())).await.err();
+    let ours = ours();
+    let failed = dial::open(&place, &ours, FIND, Arc::new(|_| ()), std::future::pending());
+    let failed = failed.await.err();
     assert!(matches!(failed, Some(Unopened::Unstartable(_))));
 }
 

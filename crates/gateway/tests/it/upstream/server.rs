@@ -1,6 +1,12 @@
 //! A server over its life: isolation, limits, failures and their end, what it defines, and what it tells.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use futures_util::future::BoxFuture;
 use longhaul_gateway::upstream::{
@@ -23,7 +29,7 @@ use crate::support::choose_fault;
 /// A server and the folder of its processes' records.
 struct Rig {
     server: Server,
-    _spool: TempDir,
+    spool: TempDir,
 }
 
 impl Rig {
@@ -56,7 +62,7 @@ impl Rig {
         change(&mut spec);
         Rig {
             server: Server::open(spec),
-            _spool: spool,
+            spool,
         }
     }
 
@@ -120,6 +126,11 @@ impl Rig {
     fn names(&self) -> Vec<String> {
         let definitions = self.server.definitions().expect("it was seen");
         definitions.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    /// How many programs of it run.
+    fn programs(&self) -> usize {
+        std::fs::read_dir(self.spool.path()).expect("a folder").count()
     }
 
     async fn close(self) {
@@ -606,4 +617,43 @@ async fn credentials_that_are_refused_are_looked_up_again() {
         );
         rig.close().await;
     }
+}
+
+/// A server whose first program never answers, as soon as that runs.
+async fn hung() -> Rig {
+    let spool = directory();
+    let host = Arc::new(host(&spool));
+    let starts = Arc::new(AtomicU32::new(0));
+    let find = move || -> BoxFuture<'static, _> {
+        let is_first = starts.fetch_add(1, Ordering::Relaxed) == 0;
+        let options: &[&str] = if is_first { &["--dial=silent"] } else { &[] };
+        let place = Place::Program(fixture(options), Arc::clone(&host));
+        Box::pin(async move { Ok(place) })
+    };
+    let place = Place::LookedUp(LookUp {
+        is_remote: false,
+        find: Arc::new(find),
+    });
+    let rig = Rig::at(place, spool, |spec| {
+        spec.ours.probe_max = Duration::from_secs(600);
+        spec.ours.dial_max = Duration::from_secs(600);
+    });
+    until("its program runs", PATIENCE, || rig.programs() == 1).await;
+    rig
+}
+
+#[tokio::test]
+async fn a_restart_ends_what_is_being_opened() {
+    let rig = hung().await;
+    rig.server.restart().await;
+    rig.until(|state| *state == State::Ready).await;
+    assert_eq!((rig.server.count(), rig.programs()), (1, 1));
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn a_close_ends_what_is_being_opened() {
+    let rig = hung().await;
+    within(PATIENCE, rig.server.close()).await;
+    assert_eq!((rig.server.count(), rig.programs()), (0, 0));
 }

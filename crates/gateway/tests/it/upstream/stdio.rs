@@ -116,6 +116,16 @@ async fn a_server_that_never_stops_its_noise_is_ended() {
 }
 
 #[tokio::test]
+async fn long_frames_are_no_noise_however_many_there_are() {
+    let mut link = Link::open(&[]).await;
+    for id in 1..=NOISE_MAX / FRAME_MAX as u64 + 1 {
+        link.call(id, "long", json!({"bytes": FRAME_MAX - 100})).await;
+        assert!(matches!(link.next().await, Heard::Frame { .. }), "reply {id}");
+    }
+    link.close().await;
+}
+
+#[tokio::test]
 async fn a_frame_of_the_longest_length_passes_and_a_longer_one_is_dropped_with_its_id() {
     let mut link = Link::open(&[]).await;
     let around = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"x":""}}"#.len();
