@@ -28,7 +28,7 @@ pub(crate) fn claimed(mut change: Change, runner: RunnerId, now: Millis) -> Resu
         Run::Stopping(_) | Run::Idle => return Err(Refused::Finished),
     }
     if !fault!("claim-keeps-fence") {
-        task.fence = Fence(task.fence.0.saturating_add(1));
+        task.fence = task.fence.next();
     }
     Ok(change)
 }

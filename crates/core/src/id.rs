@@ -56,6 +56,13 @@ uuid_newtype! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u32);
 
+impl Fence {
+    /// That of the next claim.
+    pub fn next(self) -> Fence {
+        Fence(self.0.saturating_add(1))
+    }
+}
+
 /// The number of a question within its task, from 1. A key is never used again for the life of the task
 /// (C-26). The wire shows it as `q1`, `q2`, ….
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
 
-use longhaul_core::{Event, Fence, Reason, Refused, Run};
+use longhaul_core::{Event, Reason, Refused, Run};
 use longhaul_store::{Query, Row, Scope, Snapshot, Wanted};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
@@ -237,7 +237,7 @@ impl Driver {
                 && begins
                 && matches!(row.task.run, Run::Queued { .. })
             {
-                let fence = Fence(row.task.fence.0.saturating_add(1));
+                let fence = row.task.fence.next();
                 events.push(Event::Started { fence });
             }
             Verdict::Apply(
