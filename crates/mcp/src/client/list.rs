@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 use crate::{
+    clean,
     frame::{Obj, Raw},
     request::RelayMethod,
 };
@@ -19,6 +20,8 @@ pub const PAGES_MAX: usize = 500;
 pub const ITEMS_MAX: usize = 10_000;
 /// The most bytes of items of one list.
 pub const BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// The most dropped items of one list that are remembered with their reasons.
+pub const DROPPED_MAX: usize = 100;
 
 /// A page that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -104,8 +107,17 @@ impl Of {
         }
     }
 
-    /// The item that this is; `None` where a member that every client reads is missing or of the wrong type.
-    fn item(self, raw: Obj) -> Option<Item> {
+    /// One of them, in words.
+    pub fn one(self) -> &'static str {
+        match self {
+            Of::Prompts => "prompt",
+            Of::Resources => "resource",
+            Of::Templates => "resource template",
+        }
+    }
+
+    /// The item that this is.
+    fn item(self, raw: Obj) -> Result<Item, Bad> {
         let is_text = |member: &str| raw.raw(member).is_none_or(|value| value.text().starts_with('"'));
         let is_list = raw
             .raw("arguments")
@@ -113,11 +125,14 @@ impl Of {
         let is_sound = ["title", "description", "mimeType"].into_iter().all(is_text)
             && raw.get::<String>("name").is_some()
             && (is_list || self != Of::Prompts);
-        let key: String = raw.get(self.key())?;
-        if !is_sound || !self.is_key(&key) {
-            return None;
+        let key: String = raw.get(self.key()).ok_or(Bad::Shape)?;
+        if !is_sound {
+            return Err(Bad::Shape);
         }
-        Some(Item { key, raw })
+        if !self.is_key(&key) {
+            return Err(Bad::Key { member: self.key() });
+        }
+        Ok(Item { key, raw })
     }
 
     /// Strict clients refuse a whole list for one URI without a scheme; what cannot be shown cannot be chosen.
@@ -153,14 +168,44 @@ pub struct Item {
     pub raw: Obj,
 }
 
+/// Why an item is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Bad {
+    /// A member that every client reads is missing or of the wrong type.
+    #[error("a member that every client reads is missing or of the wrong type")]
+    Shape,
+    /// It is empty or has control characters, or it is a URI without a scheme.
+    #[error("its `{member}` is empty, has control characters, or is a URI without a scheme")]
+    Key {
+        /// The member that tells one from another.
+        member: &'static str,
+    },
+    /// Another one came before it.
+    #[error("another one of this name came before it")]
+    Duplicate,
+    /// The list is longer than [`ITEMS_MAX`] or [`BYTES_MAX`].
+    #[error("the server lists more than one server may")]
+    TooMany,
+}
+
+/// An item that was dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// What tells it from others, fit to be shown, if it has that.
+    pub key: Option<String>,
+    /// Why.
+    pub why: Bad,
+}
+
 /// A list of one server, page by page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Items {
     of: Of,
     /// In the server's own order.
     pub items: Vec<Item>,
-    /// Items that have not the shape of one, whose name or URI came before, and those beyond [`ITEMS_MAX`] or
-    /// [`BYTES_MAX`].
+    /// The first [`DROPPED_MAX`] that were dropped.
+    pub dropped: Vec<Dropped>,
+    /// All that were dropped.
     pub dropped_count: usize,
     keys: BTreeSet<String>,
     pages: Pages,
@@ -173,6 +218,7 @@ impl Items {
         Items {
             of,
             items: Vec::new(),
+            dropped: Vec::new(),
             dropped_count: 0,
             keys: BTreeSet::new(),
             pages: Pages::default(),
@@ -187,17 +233,36 @@ impl Items {
     pub fn add(&mut self, result: &Raw) -> Result<Option<String>, BadPage> {
         let (page, items) = Pages::items(result, self.of.member())?;
         for raw in items {
-            let item = raw.read::<Obj>().ok().and_then(|raw| self.of.item(raw));
-            let bytes = self.bytes + raw.text().len();
-            let fits = self.items.len() < ITEMS_MAX && bytes <= BYTES_MAX;
-            match item.filter(|item| fits && self.keys.insert(item.key.clone())) {
-                Some(item) => {
-                    self.bytes = bytes;
-                    self.items.push(item);
-                }
-                None => self.dropped_count += 1,
+            if let Err(why) = self.take(&raw) {
+                self.drop_one(&raw, why);
             }
         }
         self.pages.next(&page)
+    }
+
+    fn take(&mut self, raw: &Raw) -> Result<(), Bad> {
+        let item = self.of.item(raw.read().map_err(|_| Bad::Shape)?)?;
+        let bytes = self.bytes + raw.text().len();
+        if self.items.len() >= ITEMS_MAX || bytes > BYTES_MAX {
+            return Err(Bad::TooMany);
+        }
+        if !self.keys.insert(item.key.clone()) {
+            return Err(Bad::Duplicate);
+        }
+        self.bytes = bytes;
+        self.items.push(item);
+        Ok(())
+    }
+
+    fn drop_one(&mut self, raw: &Raw, why: Bad) {
+        self.dropped_count += 1;
+        if self.dropped.len() < DROPPED_MAX {
+            let object = raw.read::<Obj>().ok();
+            let key = object.and_then(|object| object.get::<String>(self.of.key()));
+            self.dropped.push(Dropped {
+                key: key.map(|key| clean(&key, 200)),
+                why,
+            });
+        }
     }
 }

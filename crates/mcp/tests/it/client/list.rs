@@ -2,7 +2,7 @@
 
 use longhaul_mcp::{
     Reply,
-    client::list::{BYTES_MAX, BadPage, ITEMS_MAX, Items, Of, PAGES_MAX},
+    client::list::{BYTES_MAX, Bad, BadPage, ITEMS_MAX, Items, Of, PAGES_MAX},
     edge::{Edge, Version},
     frame::{Obj, Raw},
     request::RequestId,
@@ -113,6 +113,17 @@ fn a_resource_without_a_scheme_is_left_out_and_a_prompt_needs_none() {
             if of == Of::Resources { 1 } else { 3 },
             "{of:?}"
         );
+        let dropped: Vec<_> = items
+            .dropped
+            .iter()
+            .map(|one| (one.key.as_deref(), one.why))
+            .collect();
+        let why = Bad::Key { member: of.key() };
+        let expected = match of {
+            Of::Resources => vec![(Some("plain"), why), (Some("1x:y"), why)],
+            Of::Prompts | Of::Templates => Vec::new(),
+        };
+        assert_eq!(dropped, expected);
     }
 }
 
