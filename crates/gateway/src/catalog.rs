@@ -29,6 +29,7 @@ use crate::{
     admin::api,
     config::{Hold, OnAbandon, Prefix, ShowSchema, Toolset, WAIT_TOOL},
     toolset::Selection,
+    upstream::definitions::Versions,
     view::ServerTool,
 };
 
@@ -91,17 +92,6 @@ pub struct Beside {
     pub resources: Digest,
     /// How often the server has said that a list changed: its clients are told so even where nothing is seen of it.
     pub said: Versions,
-}
-
-/// How often each list has changed. Two that are equal are of the same lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Versions {
-    /// That of tools.
-    pub tools: u64,
-    /// That of prompts.
-    pub prompts: u64,
-    /// Those of resources and templates.
-    pub resources: u64,
 }
 
 /// Every tool at one moment, in the order in which the config names commands and servers (B-53).

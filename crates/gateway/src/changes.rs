@@ -9,8 +9,9 @@ use longhaul_mcp::Push;
 use tokio::sync::watch;
 
 use crate::{
-    catalog::{Catalog, Offered, Versions},
+    catalog::{Catalog, Offered},
     toolset::Selection,
+    upstream::definitions::Versions,
 };
 
 /// The changes that one stream tells.

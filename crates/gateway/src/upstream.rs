@@ -34,11 +34,13 @@ pub mod relayed;
 pub mod server;
 pub mod stdio;
 pub mod subscription;
+pub mod times;
 
 pub use definitions::Definitions;
 pub use outcome::{Event, Failed, Outcome, Request, Unsent};
 pub use question::Question;
 pub use reason::Reason;
-pub use server::{Caller, Server, Spec, State, Times};
+pub use server::{Caller, Server, Spec, State};
+pub use times::Times;
 
 pub use crate::config::Isolation;

@@ -50,7 +50,7 @@ pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
         protocol: spoken.map(|spoken| Era::version(spoken.era).to_owned()),
         tools: u32::try_from(offered.of_server(&config.name).count()).unwrap_or(u32::MAX),
         left_out: left_out(config, definitions.as_deref(), offered),
-        notes: notes(config, offered),
+        notes: notes(member, offered),
         processes: member
             .server
             .as_ref()
@@ -78,7 +78,7 @@ fn without_value(word: &str) -> String {
     }
 }
 
-/// The tools that the server defines and that are not offered, each with why.
+/// What the server defines and what is not offered, each with why.
 fn left_out(config: &Upstream, definitions: Option<&Definitions>, offered: &Offered) -> Vec<String> {
     let Some(definitions) = definitions else {
         return Vec::new();
@@ -100,10 +100,11 @@ fn left_out(config: &Upstream, definitions: Option<&Definitions>, offered: &Offe
     dropped.chain(more).chain(hidden).chain(refused).collect()
 }
 
-/// What is unusual about the names by which its tools are listed.
-fn notes(config: &Upstream, offered: &Offered) -> Vec<String> {
-    let mut notes = Vec::new();
-    for (entry, tool) in offered.of_server(&config.name) {
+/// What is unusual about its lists, and about the names by which its tools are listed.
+fn notes(member: &Member, offered: &Offered) -> Vec<String> {
+    let cut = member.server.iter().flat_map(Server::cut);
+    let mut notes: Vec<String> = cut.map(|cut| cut.to_string()).collect();
+    for (entry, tool) in offered.of_server(&member.config.name) {
         let listed = &entry.listing.name;
         if tools::listable(&tool.tool) != tool.tool {
             notes.push(format!("{}: it is listed as `{listed}`", shown(&tool.tool)));

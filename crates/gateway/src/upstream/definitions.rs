@@ -1,7 +1,7 @@
 //! What a server defines: how it speaks, and its lists, fetched whole and kept as they were written.
 //!
-//! Called by `server` after each dial and each change. A list of tools that cannot be fetched is a failure; the
-//! other lists are empty then.
+//! Called by `server` after each dial and each change. A list of tools that cannot be fetched is a failure. Of another
+//! list that cannot be, what was known before counts.
 
 use std::{fmt, future::pending, time::Duration};
 
@@ -9,7 +9,7 @@ use longhaul_mcp::{
     canon::{self, Digest},
     client::{
         Era, Spoken, Version,
-        list::{Item, Items, Of},
+        list::{self, BadPage, Item, Items, Of},
         result::Came,
         tools::{Definition, Dropped, Listing},
     },
@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     connection::Connection,
     outcome::{Failed, Outcome, Request},
-    server::{Caller, Server, Times},
+    times::Times,
 };
 
 /// What one server defines.
@@ -32,9 +32,9 @@ pub struct Definitions {
     pub spoken: Spoken,
     /// Its tools, in its own order.
     pub tools: Vec<Definition>,
-    /// The first of those that cannot be listed, with the reasons.
+    /// The first of the tools, prompts, resources and templates that cannot be listed, with the reasons.
     pub dropped: Vec<LeftOut>,
-    /// All that cannot be listed.
+    /// How many cannot be listed.
     pub dropped_count: usize,
     /// Its prompts.
     pub prompts: Vec<Item>,
@@ -73,13 +73,37 @@ impl Age {
     }
 }
 
-/// A tool that cannot be listed.
+/// How often each list has changed. Two that are equal are of the same lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// That of tools.
+    pub tools: u64,
+    /// That of prompts.
+    pub prompts: u64,
+    /// Those of resources and templates.
+    pub resources: u64,
+}
+
+/// What cannot be listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Its name, fit to be shown, if it has one.
+    /// Its name, fit to be shown, if it has one. What is no tool is named with what it is.
     pub name: Option<String>,
     /// Why, in words.
     pub why: String,
+}
+
+impl LeftOut {
+    fn item(of: Of, dropped: list::Dropped) -> LeftOut {
+        let one = of.one();
+        LeftOut {
+            name: Some(match dropped.key {
+                Some(key) => format!("{one} {key}"),
+                None => format!("a {one}"),
+            }),
+            why: dropped.why.to_string(),
+        }
+    }
 }
 
 impl From<Dropped> for LeftOut {
@@ -89,6 +113,26 @@ impl From<Dropped> for LeftOut {
             why: dropped.why.to_string(),
         }
     }
+}
+
+/// What was fetched of a server.
+pub struct Fetched {
+    /// What it defines.
+    pub definitions: Definitions,
+    /// For how long that may be kept.
+    pub ages: Ages,
+    /// Lists that could not be fetched whole.
+    pub cut: Vec<Cut>,
+}
+
+/// A list that could not be fetched whole: what was known of it before counts, or what came where nothing was known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{method}: it was not fetched whole, and may be out of date: {why}")]
+pub struct Cut {
+    /// What lists it.
+    pub method: &'static str,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// Why a list could not be fetched.
@@ -121,11 +165,15 @@ impl Unlisted {
 }
 
 impl Definitions {
-    /// Fetches all of them, and for how long they may be kept.
+    /// Fetches all of them. `known` is what the server defined before.
     ///
     /// # Errors
     /// The list of tools cannot be fetched.
-    pub async fn fetch(connection: &Connection, times: &Times) -> Result<(Definitions, Ages), Unlisted> {
+    pub async fn fetch(
+        connection: &Connection,
+        times: &Times,
+        known: Option<&Definitions>,
+    ) -> Result<Fetched, Unlisted> {
         let until = Instant::now() + times.lists;
         let spoken = connection.spoken().clone();
         let offers = spoken.offers();
@@ -138,9 +186,12 @@ impl Definitions {
             });
             in_time(until, fetched).await?;
         }
+        let mut dropped: Vec<LeftOut> = tools.dropped.into_iter().map(LeftOut::from).collect();
+        let mut dropped_count = tools.dropped_count;
+        let mut cut = Vec::new();
         let mut lists =
-            [Of::Prompts, Of::Resources, Of::Templates].map(|of| (of, Items::new(of), Age::default()));
-        for (of, items, age) in &mut lists {
+            [Of::Prompts, Of::Resources, Of::Templates].map(|of| (of, Vec::new(), Age::default()));
+        for (of, listed, age) in &mut lists {
             let is_offered = match of {
                 Of::Prompts => offers.prompts,
                 Of::Resources | Of::Templates => offers.resources,
@@ -149,25 +200,57 @@ impl Definitions {
                 continue;
             }
             let method = of.method().as_str();
+            let mut items = Items::new(*of);
+            let mut is_endless = false;
             let fetched = list(connection, method, times.request, |page| {
                 age.add(page);
-                items.add(page).map_err(|bad| bad.to_string())
+                items.add(page).map_err(|bad| {
+                    is_endless = bad == BadPage::Endless;
+                    bad.to_string()
+                })
             });
-            if let Err(why) = in_time(until, fetched).await {
-                tracing::info!(method, %why, "a server's list is cut short");
+            if let Err(unlisted) = in_time(until, fetched).await {
+                tracing::info!(method, why = %unlisted, "a server's list is cut short");
+                let why = unlisted.to_string();
+                cut.push(Cut { method, why });
+                // One that does not end is never had whole.
+                let known = known.map(|known| known.items(*of)).filter(|_| !is_endless);
+                if let Some(known) = known.filter(|known| !known.is_empty()) {
+                    *listed = known.to_vec();
+                    continue;
+                }
             }
+            dropped.extend(
+                items
+                    .dropped
+                    .into_iter()
+                    .map(|dropped| LeftOut::item(*of, dropped)),
+            );
+            dropped_count += items.dropped_count;
+            *listed = items.items;
         }
-        let [prompts, resources, templates] = lists.map(|(_, items, age)| (items.items, age.0));
+        let [prompts, resources, templates] = lists.map(|(_, items, age)| (items, age.0));
         let ages = Ages {
             tools: tools_age.0,
             prompts: prompts.1,
             resources: resources.1,
             templates: templates.1,
         };
-        let left_out = tools.dropped.into_iter().map(LeftOut::from).collect();
-        let dropped = (left_out, tools.dropped_count);
+        let dropped = (dropped, dropped_count);
         let definitions = Definitions::new(spoken, tools.tools, dropped, prompts.0, resources.0, templates.0);
-        Ok((definitions.map_err(Unlisted::because)?, ages))
+        Ok(Fetched {
+            definitions: definitions.map_err(Unlisted::because)?,
+            ages,
+            cut,
+        })
+    }
+
+    fn items(&self, of: Of) -> &[Item] {
+        match of {
+            Of::Prompts => &self.prompts,
+            Of::Resources => &self.resources,
+            Of::Templates => &self.templates,
+        }
     }
 
     fn new(
@@ -266,13 +349,6 @@ pub(crate) trait Asked: Sync {
 impl Asked for Connection {
     fn ask(&self, request: Request<'_>) -> impl Future<Output = Outcome> + Send {
         self.request(request, None, pending())
-    }
-}
-
-/// A server, in the name of one caller.
-impl Asked for (&Server, &Caller) {
-    fn ask(&self, request: Request<'_>) -> impl Future<Output = Outcome> + Send {
-        self.0.call(self.1, request, None, pending())
     }
 }
 

@@ -18,8 +18,9 @@ use super::{
     dial::{LookUp, Ours, Place},
     offer::{Changed, Offering},
     place::Where,
-    server::{self, Server, Spec, State, Times},
+    server::{self, Server, Spec, State},
     stdio::Host,
+    times::Times,
 };
 use crate::{
     catalog::Catalog,

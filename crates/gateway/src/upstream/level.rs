@@ -4,14 +4,24 @@
 //! stateless server reads it in each request. Nobody waits long for it, and what a server sends is sorted out where
 //! its clients are.
 
-use std::{future::pending, time::Duration};
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use longhaul_mcp::{
     client::{self, Kind},
     request::LogLevel,
 };
+use tokio::time::timeout;
 
-use super::{connection::Connection, outcome::Request};
+use super::{
+    connection::Connection,
+    outcome::Request,
+    pool::{Key, Pool},
+};
 
 /// How long a server may take to say that it has heard, before the request goes on without that.
 pub const HEARD_WITHIN: Duration = Duration::from_secs(2);
@@ -25,8 +35,60 @@ pub(super) enum Wish {
     OneOfSeveral,
 }
 
-/// Tells the server, unless it knows. A server that sends no log messages is told nothing.
+/// The wishes that a server is to be told of. Of one connection they are told in their order, one at a time: those that
+/// come meanwhile are told as one.
+#[derive(Default)]
+pub(super) struct Wishes {
+    by_key: Mutex<HashMap<Key, (LogLevel, Wish)>>,
+}
+
+impl Wishes {
+    /// Sees to it that the server is told, and returns at once.
+    pub(super) fn add(self: &Arc<Self>, pool: &Arc<Pool>, key: Key, wanted: LogLevel, wish: Wish) {
+        let due = self.by_key().insert(key.clone(), (wanted, wish));
+        if let Some((due, _)) = due {
+            // Whoever tells the server of that one goes on with this one.
+            if wish == Wish::OneOfSeveral && due < wanted {
+                self.by_key().insert(key, (due, wish));
+            }
+            return;
+        }
+        let (wishes, pool) = (Arc::clone(self), Arc::clone(pool));
+        tokio::spawn(async move {
+            let lease = pool.take(&key).await;
+            while let Some((wanted, wish)) = wishes.due(&key) {
+                if let Ok(lease) = &lease {
+                    tell(&lease.connection, wanted, wish).await;
+                }
+                wishes.told(&key, (wanted, wish));
+            }
+        });
+    }
+
+    fn due(&self, key: &Key) -> Option<(LogLevel, Wish)> {
+        self.by_key().get(key).copied()
+    }
+
+    fn told(&self, key: &Key, told: (LogLevel, Wish)) {
+        let mut by_key = self.by_key();
+        if by_key.get(key) == Some(&told) {
+            by_key.remove(key);
+        }
+    }
+
+    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, (LogLevel, Wish)>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the server, unless it knows; for [`HEARD_WITHIN`] at most, whoever else tells it meanwhile.
 pub(super) async fn tell(connection: &Connection, wanted: LogLevel, wish: Wish) {
+    // What was not heard in time is given up, and not waited for.
+    let _late = timeout(HEARD_WITHIN, tell_at_last(connection, wanted, wish)).await;
+}
+
+/// A server that sends no log messages is told nothing.
+async fn tell_at_last(connection: &Connection, wanted: LogLevel, wish: Wish) {
     let spoken = connection.spoken();
     if spoken.era.kind() != Kind::Sessions || !spoken.offers().logging {
         return;
@@ -45,7 +107,6 @@ pub(super) async fn tell(connection: &Connection, wanted: LogLevel, wish: Wish) 
     let request = Request {
         method: "logging/setLevel",
         params: Some(&params),
-        timeout: Some(HEARD_WITHIN),
         ..Request::default()
     };
     let _refused = connection.request(request, None, pending()).await;

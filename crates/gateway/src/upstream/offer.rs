@@ -23,9 +23,13 @@ use longhaul_mcp::{
 };
 use tokio::sync::{mpsc, watch};
 
-use super::{definitions::Definitions, relayed::Relayed, server::Server};
+use super::{
+    definitions::{Definitions, Versions},
+    relayed::Relayed,
+    server::Server,
+};
 use crate::{
-    catalog::{Arguments, Beside, Catalog, Entry, Holding, Offer, Versions},
+    catalog::{Arguments, Beside, Catalog, Entry, Holding, Offer},
     config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
     view::ServerTool,
 };

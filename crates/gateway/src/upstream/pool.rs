@@ -25,14 +25,15 @@ use tokio::{
 use super::{
     back_off::BackOff,
     connection::Connection,
+    definitions::Versions,
     dial::{self, Ours, Place, Unopened},
     http::Credentials,
     link::{Lost, Why},
-    outcome::Event,
-    server::Times,
+    outcome::{Event, Unsent},
     subscription::{self, Subscriptions},
+    times::Times,
 };
-use crate::{catalog::Versions, command::causes};
+use crate::command::causes;
 
 /// How long a caller waits for the next try to open a connection, rather than being told that the last one failed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,7 +79,7 @@ pub(super) enum Told {
     Unopened(Arc<Unopened>),
     /// A connection ended that we did not close.
     Lost { lost: Arc<Lost>, soon: bool },
-    /// A list of the server changed.
+    /// A list of the server changed, or may have.
     Changed,
     /// A connection was opened: what the server defines may have changed since the last.
     Opened,
@@ -100,6 +101,14 @@ pub(super) enum Untaken {
 }
 
 impl Untaken {
+    /// Of a request that was to be sent.
+    pub(super) fn unsent(&self) -> Unsent {
+        Unsent::Unopened {
+            shown: self.shown(),
+            why: self.to_string(),
+        }
+    }
+
     /// As whoever asked may know it: nothing of paths, addresses, secrets and what others do.
     pub(super) fn shown(&self) -> &'static str {
         match self {
@@ -426,7 +435,12 @@ impl Pool {
         self.change();
         self.tell(Told::Opened);
         tokio::spawn(Arc::clone(self).follow(id, now, connection.clone()));
-        tokio::spawn(subscription::to_lists(connection));
+        let pool = Arc::downgrade(self);
+        tokio::spawn(subscription::to_lists(connection, move || {
+            if let Some(pool) = pool.upgrade() {
+                pool.tell(Told::Changed);
+            }
+        }));
     }
 
     /// Waits for a connection's end, and says when it was not ours.

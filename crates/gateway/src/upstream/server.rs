@@ -5,7 +5,7 @@
 //! server that is down disturbs no other.
 
 use std::{
-    future::Future,
+    future::{Future, pending},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -27,20 +27,23 @@ use tokio::{
 };
 
 use super::{
-    definitions::{Ages, Definitions},
+    definitions::{Ages, Asked, Cut, Definitions, Fetched, Versions},
     dial::{Ours, Place},
-    level::{self, Wish},
+    level::{self, Wish, Wishes},
+    link::at,
     outcome::{Event, Failed, Outcome, Request, Unsent},
     pool::{Key, Lease, Live, Plan, Pool, Told, Untaken},
     subscription::{Due, Subscription},
+    times::Times,
 };
-use crate::{catalog::Versions, command::causes, config::Isolation};
+use crate::{command::causes, config::Isolation};
 
 /// How long a change of a list is waited for to be the last of many.
 pub const SETTLE: Duration = Duration::from_millis(200);
 /// Lists are fetched again no sooner than this after the last time.
 pub const REFRESH_MIN: Duration = Duration::from_secs(1);
-/// Definitions that are older than this are fetched again when a process or session begins.
+/// Definitions that are older than this are fetched again when a process or session begins; where a list was not
+/// fetched whole, without that, too.
 pub const STALE_AFTER: Duration = Duration::from_secs(60);
 /// How many things wait for the supervisor.
 const TOLD_MAX: usize = 256;
@@ -64,21 +67,6 @@ pub struct Spec {
     pub ours: Ours,
     /// What it defined when it was last seen.
     pub known: Option<Definitions>,
-}
-
-/// How long things may take. The defaults are those of `[servers.NAME]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// How long a process or session may serve nobody before it is ended.
-    pub idle_stop: Duration,
-    /// The same, where another caller waits for one.
-    pub keep_idle: Duration,
-    /// How long a caller waits for one: to be opened, or to become free.
-    pub wait: Duration,
-    /// How long a request may take that is no call of a tool.
-    pub request: Duration,
-    /// How long all lists may take together.
-    pub lists: Duration,
 }
 
 /// Who calls.
@@ -146,6 +134,8 @@ struct Inner {
     definitions: watch::Sender<Option<Arc<Definitions>>>,
     said: watch::Sender<Versions>,
     ages: Mutex<Ages>,
+    cut: Mutex<Vec<Cut>>,
+    wishes: Arc<Wishes>,
     state: watch::Sender<State>,
     orders: mpsc::Sender<Order>,
 }
@@ -186,6 +176,8 @@ impl Server {
             definitions: watch::Sender::new(spec.known.map(Arc::new)),
             said: watch::Sender::new(Versions::default()),
             ages: Mutex::default(),
+            cut: Mutex::default(),
+            wishes: Arc::default(),
             state: watch::Sender::new(State::Starting),
             orders,
         });
@@ -225,6 +217,11 @@ impl Server {
     /// For how long the server says that its lists may be kept, as far as that is known.
     pub fn ages(&self) -> Ages {
         *self.inner.ages()
+    }
+
+    /// The lists that could not be fetched whole the last time. For whoever runs it; never for a client.
+    pub fn cut(&self) -> Vec<Cut> {
+        self.inner.cut().clone()
     }
 
     /// How it is.
@@ -287,11 +284,22 @@ impl Server {
             };
             let (key, lease) = match taken {
                 Ok(taken) => taken,
-                Err(untaken) => return Outcome::Unsent(unsent(&untaken)),
+                Err(untaken) => return Outcome::Unsent(untaken.unsent()),
             };
+            let begun = Instant::now();
             if let Some(wanted) = request.log_level {
-                level::tell(&lease.connection, wanted, Wish::OneOfSeveral).await;
+                tokio::select! {
+                    biased;
+                    () = &mut stop => return Outcome::Stopped { confirmed: true },
+                    () = level::tell(&lease.connection, wanted, Wish::OneOfSeveral) => {}
+                }
             }
+            let request = Request {
+                timeout: request
+                    .timeout
+                    .map(|timeout| timeout.saturating_sub(begun.elapsed())),
+                ..request
+            };
             let credentials = lease.connection.credentials();
             let outcome = lease.connection.request(request, events.clone(), &mut stop).await;
             self.inner.heed(&request, &outcome);
@@ -335,12 +343,7 @@ impl Server {
             Key::Session(_) => Wish::Own,
             Key::Spare | Key::Shared | Key::Principal(_) | Key::Call(_) => Wish::OneOfSeveral,
         };
-        let pool = Arc::clone(&self.inner.pool);
-        tokio::spawn(async move {
-            if let Ok(lease) = pool.take(&key).await {
-                level::tell(&lease.connection, wanted, wish).await;
-            }
-        });
+        self.inner.wishes.add(&self.inner.pool, key, wanted, wish);
     }
 
     /// Log messages that belong to no call go to `hears`, where this caller's session has a process of its own: what one
@@ -395,10 +398,10 @@ fn is_of_another_kind(request: &Request<'_>, error: &Raw) -> bool {
     }
 }
 
-pub(super) fn unsent(untaken: &Untaken) -> Unsent {
-    Unsent::Unopened {
-        shown: untaken.shown(),
-        why: untaken.to_string(),
+/// A server, in the name of one caller.
+impl Asked for (&Server, &Caller) {
+    fn ask(&self, request: Request<'_>) -> impl Future<Output = Outcome> + Send {
+        self.0.call(self.1, request, None, pending())
     }
 }
 
@@ -497,6 +500,10 @@ impl Inner {
         self.ages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn cut(&self) -> MutexGuard<'_, Vec<Cut>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Fetches the definitions on any connection, or on a new one.
     async fn fetch(&self) -> Result<(), (String, String)> {
         let said = self.pool.said();
@@ -513,9 +520,15 @@ impl Inner {
             }
         };
         let credentials = lease.connection.credentials();
-        match Definitions::fetch(&lease.connection, &self.times).await {
-            Ok((definitions, ages)) => {
+        let known = self.definitions.borrow().clone();
+        match Definitions::fetch(&lease.connection, &self.times, known.as_deref()).await {
+            Ok(Fetched {
+                definitions,
+                ages,
+                cut,
+            }) => {
                 *self.ages() = ages;
+                *self.cut() = cut;
                 self.definitions.send_if_modified(|known| {
                     let changed = known
                         .as_ref()
@@ -634,7 +647,10 @@ impl Supervisor {
 
     /// Waits for something to do.
     async fn next(&mut self) -> Next {
+        let is_cut = !self.inner.cut().is_empty();
+        let again = is_cut.then(|| self.fetched + STALE_AFTER);
         tokio::select! {
+            () = at(again) => Next::Fetch,
             Some(told) = self.tells.recv() => self.told(told),
             Some(order) = self.ordered.recv() => match order {
                 Order::Refresh => Next::FetchSoon,

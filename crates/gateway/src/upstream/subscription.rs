@@ -18,14 +18,13 @@ use longhaul_mcp::{
 };
 use tokio::{
     sync::{Notify, oneshot, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
     connection::Connection,
     outcome::{Outcome, Request},
-    pool::{Key, Lease, Pool, Untaken},
-    server::unsent,
+    pool::{Key, Lease, Pool, SETTLED_AFTER, Untaken},
 };
 
 /// The pause before a subscription that ended is made again: the first, and the longest.
@@ -39,8 +38,9 @@ pub const DUE_MAX: usize = 256;
 /// The longest URI of a part that is told of, in bytes; of a longer one, the resource itself is told of.
 pub const URI_BYTES_MAX: usize = 2_048;
 
-/// Stays subscribed to the lists of a server for as long as the connection lives.
-pub(super) async fn to_lists(connection: Connection) {
+/// Stays subscribed to the lists of a server for as long as the connection lives. After each gap, when it is subscribed
+/// again, `missed` is called: something may have changed meanwhile.
+pub(super) async fn to_lists(connection: Connection, missed: impl Fn()) {
     let offers = connection.spoken().offers();
     let (tools, prompts, resources) = (
         offers.tools_change,
@@ -48,14 +48,16 @@ pub(super) async fn to_lists(connection: Connection) {
         offers.resources_change,
     );
     if connection.spoken().era.kind() == Kind::Stateless && (tools || prompts || resources) {
-        listen(&connection, &client::listen(tools, prompts, resources, &[])).await;
+        let params = client::listen(tools, prompts, resources, &[]);
+        listen(&connection, &params, missed).await;
     }
 }
 
 /// Subscribes again and again, until the connection is over or the server does not do it.
-async fn listen(connection: &Connection, params: &Obj) {
+async fn listen(connection: &Connection, params: &Obj, missed: impl Fn()) {
     let (first, longest) = AGAIN;
     let mut pause = first;
+    let mut is_again = false;
     loop {
         let request = Request {
             method: "subscriptions/listen",
@@ -63,11 +65,33 @@ async fn listen(connection: &Connection, params: &Obj) {
             ..Request::default()
         };
         let ended = async { drop(connection.ended().await) };
-        match connection.request(request, None, ended).await {
+        let (acknowledges, acknowledged) = oneshot::channel();
+        let begun = Instant::now();
+        let listening = connection.subscribe(request, acknowledges, ended);
+        tokio::pin!(listening);
+        let early = tokio::select! {
+            biased;
+            outcome = &mut listening => Some(outcome),
+            // Of one that does not say that the subscription stands, it is taken to stand.
+            _ = timeout(ACKNOWLEDGED_WITHIN, acknowledged), if is_again => None,
+        };
+        let outcome = match early {
+            Some(outcome) => outcome,
+            None => {
+                missed();
+                listening.await
+            }
+        };
+        match outcome {
             // B-49: it ended it.
             Outcome::Came(_) => pause = first,
             Outcome::Failed(_) | Outcome::Unsent(_) if connection.lost().is_none() => {
-                pause = (pause * 2).min(longest);
+                let has_lived = begun.elapsed() >= SETTLED_AFTER;
+                pause = if has_lived {
+                    first
+                } else {
+                    (pause * 2).min(longest)
+                };
             }
             Outcome::Failed(_)
             | Outcome::Unsent(_)
@@ -76,6 +100,7 @@ async fn listen(connection: &Connection, params: &Obj) {
             | Outcome::TimedOut
             | Outcome::Stopped { .. } => return,
         }
+        is_again = true;
         sleep(pause).await;
     }
 }
@@ -250,7 +275,7 @@ impl Subscription {
             Ok(Some(Err(outcome))) => Err(Arc::clone(outcome)),
             Ok(Some(Ok(()))) => Ok(subscription),
             // It was given up, and that is said before.
-            Ok(None) | Err(_) => Err(Arc::new(Outcome::Unsent(unsent(&Untaken::Closed)))),
+            Ok(None) | Err(_) => Err(Arc::new(Outcome::Unsent(Untaken::Closed.unsent()))),
         }
     }
 
@@ -353,7 +378,7 @@ impl Keeper {
                 Kind::Sessions => self.in_session(lease).await,
                 Kind::Stateless => self.on_stream(lease).await,
             },
-            Err(untaken) => Ended::Failed(Outcome::Unsent(unsent(&untaken))),
+            Err(untaken) => Ended::Failed(Outcome::Unsent(untaken.unsent())),
         }
     }
 

@@ -445,6 +445,7 @@ async fn an_odd_name_is_listed_by_the_nearest_and_called_as_it_is() {
         shown.left_out,
         [
             "bad: its `inputSchema` is missing or of the wrong type",
+            "resource memo: its `uri` is empty, has control characters, or is a URI without a scheme",
             "pid: it is hidden (`hidden = true`)",
         ]
     );
@@ -467,7 +468,7 @@ async fn what_is_left_out_is_known_after_a_restart() {
     let defined = server.definitions().expect("it was reached");
     let known = Definitions::decode(&defined.encode()).expect("it is kept");
     assert_eq!(known.dropped, defined.dropped);
-    assert_eq!((known.dropped_count, known.digest), (1, defined.digest));
+    assert_eq!((known.dropped_count, known.digest), (2, defined.digest));
 }
 
 #[tokio::test]

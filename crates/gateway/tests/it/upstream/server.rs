@@ -13,6 +13,7 @@ use longhaul_gateway::upstream::{
     Caller, Definitions, Failed, Isolation, Outcome, Request, Server, Spec, State, Times,
     dial::{LookUp, Ours, Place},
     http::Remote,
+    level::HEARD_WITHIN,
     pool::Key,
     stdio::Program,
     subscription::Due,
@@ -20,6 +21,7 @@ use longhaul_gateway::upstream::{
 use longhaul_mcp::{
     client::{Era, Kind, dial::Choice, result::Came, tools::TOOLS_MAX},
     frame::{Obj, Raw},
+    request::LogLevel,
 };
 use serde_json::{Value as Json, json};
 
@@ -656,4 +658,79 @@ async fn a_close_ends_what_is_being_opened() {
     let rig = hung().await;
     within(PATIENCE, rig.server.close()).await;
     assert_eq!((rig.server.count(), rig.programs()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_list_that_was_cut_short_leaves_the_known_one() {
+    let folder = directory();
+    let path = folder.path().join("mute");
+    std::fs::write(&path, "").expect("written");
+    let option = format!("--mute={}", path.display());
+    let rig = Rig::ready(&["--era=2025", &option], |spec| {
+        spec.times.request = Duration::from_millis(300);
+    })
+    .await;
+    let known = rig.server.definitions().expect("it was seen");
+    assert_eq!((known.resources.len(), rig.server.cut()), (1, Vec::new()));
+
+    std::fs::write(&path, "resources/list").expect("written");
+    rig.server.refresh();
+    until("a list is cut short", PATIENCE, || !rig.server.cut().is_empty()).await;
+    assert_eq!(
+        rig.server.definitions().expect("it was seen").digest,
+        known.digest
+    );
+    let cut = rig.server.cut()[0].to_string();
+    assert!(
+        cut.contains("resources/list") && cut.contains("did not answer in time"),
+        "{cut}"
+    );
+
+    std::fs::write(&path, "").expect("written");
+    rig.server.refresh();
+    until("it is whole again", PATIENCE, || rig.server.cut().is_empty()).await;
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn what_changed_while_a_stream_was_broken_is_seen_after_it() {
+    let site = Site::start(&["--era=2026"]).await;
+    let rig = Rig::remote(&site, |_| {}).await;
+    let mut defined = rig.server.watch();
+    assert!(!rig.names().contains(&"late_tool".to_owned()));
+    assert_eq!(rig.text("a", "break_streams").await, "broken");
+    within(
+        PATIENCE,
+        defined.wait_for(|_| rig.names().contains(&"late_tool".to_owned())),
+    )
+    .await
+    .expect("the server lives");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_deaf_to_levels_holds_no_call_up() {
+    let folder = directory();
+    let path = folder.path().join("mute");
+    std::fs::write(&path, "logging/setLevel").expect("written");
+    let option = format!("--mute={}", path.display());
+    let rig = Rig::ready(&["--era=2025", &option], |_| {}).await;
+    let params = Obj::parse(r#"{"name":"hang"}"#).expect("an object");
+    let request = Request {
+        method: "tools/call",
+        params: Some(&params),
+        timeout: Some(Duration::from_secs(600)),
+        log_level: Some(LogLevel::Debug),
+        ..Request::default()
+    };
+    let began = Instant::now();
+    let one = caller("a");
+    let stop = async { until("it is live", PATIENCE, || rig.server.is_live(&one)).await };
+    let outcome = within(PATIENCE, rig.server.call(&one, request, None, stop)).await;
+    assert!(
+        matches!(outcome, Outcome::Stopped { confirmed: true }),
+        "{outcome:?}"
+    );
+    assert!(began.elapsed() < HEARD_WITHIN);
+    rig.close().await;
 }
