@@ -1,8 +1,8 @@
 //! Streamable HTTP: bytes to frames, frames to bytes.
 //!
-//! One endpoint, `/mcp`, and `/mcp/NAME` for each toolset. HTTP types stop here. This module checks what only a listener can check (Host, Origin,
-//! content type, sizes, slow senders), hands the frame to the edge of its generation, and sends what dispatch
-//! gives back, as one JSON object or as a stream of events. It decides nothing about tasks.
+//! One endpoint, `/mcp`, and `/mcp/NAME` for each toolset. HTTP types stop here. This module checks what only a
+//! listener can check (Host, Origin, content type, sizes, slow senders), hands the frame to the edge of its generation,
+//! and sends what dispatch gives back, as one JSON object or as a stream of events. It decides nothing about tasks.
 
 pub mod connections;
 
@@ -145,15 +145,20 @@ async fn part(State(shared): State<Shared>, Path(toolset): Path<String>, request
         return refusal.into_response();
     }
     match shared.catalog.selection(&toolset) {
-        Some(selection) => endpoint(State(Shared { selection, ..shared }), request).await,
+        Some(selection) => served(Shared { selection, ..shared }, request).await,
         None => json(404, edge::error(&RpcError::unknown_toolset(&toolset), None)),
     }
 }
 
 async fn endpoint(State(shared): State<Shared>, request: HttpRequest) -> Response {
-    if let Err(refusal) = shared.allowed.check(request.headers(), request.uri()) {
-        return refusal.into_response();
+    match shared.allowed.check(request.headers(), request.uri()) {
+        Ok(()) => served(shared, request).await,
+        Err(refusal) => refusal.into_response(),
     }
+}
+
+/// A request that may come from where it comes from.
+async fn served(shared: Shared, request: HttpRequest) -> Response {
     if request.method() == Method::GET && request.headers().contains_key(session::SESSION_ID) {
         return session::get(shared, request.headers()).await;
     }

@@ -1,7 +1,7 @@
 //! `subscriptions/listen`: one stream for many tasks, for changed lists, and for changed resources.
 //!
-//! Made by `dispatch`, read by the transports. The order is fixed: what is followed, then each task as it is,
-//! then each change, then the end (G-37, Q-14). Nothing queues here but the names of tasks: a reader that falls behind learns the
+//! Made by `dispatch`, read by the transports. The order is fixed: what is followed, then each task as it is, then each
+//! change, then the end (G-37, Q-14). Nothing queues here but the names of tasks: a reader that falls behind learns the
 //! newest state of each task and misses only states in between. Every tick passes the gate.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -8,7 +8,8 @@
 //! [`Server`] is the entrance to one of them. `dial` opens a connection, `definitions` fetches what a server defines.
 //! These know neither the catalog nor dispatch. Above them stand `fleet`, which opens all that are configured and is
 //! held by dispatch; `place`, which looks up where a server is; `offer`, which puts its tools into the catalog;
-//! `relayed`, such a tool at work; and `asked`, which passes on what a server asks meanwhile. What frames mean is said by `longhaul_mcp::client`.
+//! `relayed`, such a tool at work; and `asked`, which passes on what a server asks meanwhile. What frames mean is said
+//! by `longhaul_mcp::client`.
 //!
 //! A server is taken for hostile: whatever it sends or withholds, each request ends in a stated way, a request is
 //! sent once, and what is kept of a server is bounded. Its programs are started through `engine::process` alone, so

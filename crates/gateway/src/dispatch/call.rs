@@ -98,29 +98,8 @@ impl Dispatch {
         };
         let place = self.held_place(caller, kept).map_err(error)?;
         let key = join_key(caller, &client, &call, &checked);
-        let mut notes = None;
-        let (task, waits) = match &call.request_state {
-            Some(state) => {
-                let task = self.resume(caller, state, checked.digest, &call.responses).await;
-                (task.map_err(error)?, Waits::Own)
-            }
-            None => match self
-                .came_back(caller, session, key.as_ref())
-                .await
-                .map_err(error)?
-            {
-                Some(task) => (task, Waits::Joined),
-                None => match self.birth(caller, &client, &call, &checked, key.clone()).await {
-                    Ok(Begun::New(task, followed)) => {
-                        notes = Some(followed);
-                        (task, Waits::Own)
-                    }
-                    Ok(Begun::Same(task)) => (task, Waits::Own),
-                    Ok(Begun::Joined(task)) => (task, Waits::Joined),
-                    Err(refusal) => return Err(error(refusal)),
-                },
-            },
-        };
+        let begun = self.task_of(caller, session, &client, &call, &checked, key.clone());
+        let (task, waits, notes) = begun.await.map_err(error)?;
         let terms = Terms::of_call(&checked.entry, client.takes, key.is_some());
         let limit = self
             .hold_limit(caller, &terms, client.takes, call.progress_token.is_some())
@@ -146,6 +125,33 @@ impl Dispatch {
             log_level: call.log_level,
             place,
         }))
+    }
+
+    /// The task of a call: that of the rounds before it, that of an equal call that was left, or one that is born now
+    /// and followed since.
+    async fn task_of(
+        &self,
+        caller: &Caller,
+        session: Option<&Conversation>,
+        client: &Client,
+        call: &CallTool,
+        checked: &Checked,
+        key: Option<RecordKey>,
+    ) -> Result<(TaskId, Waits, Option<Notes>), RpcError> {
+        if let Some(state) = &call.request_state {
+            let task = self
+                .resume(caller, state, checked.digest, &call.responses)
+                .await?;
+            return Ok((task, Waits::Own, None));
+        }
+        if let Some(task) = self.came_back(caller, session, key.as_ref()).await? {
+            return Ok((task, Waits::Joined, None));
+        }
+        Ok(match self.birth(caller, client, call, checked, key).await? {
+            Begun::New(task, notes) => (task, Waits::Own, Some(notes)),
+            Begun::Same(task) => (task, Waits::Own, None),
+            Begun::Joined(task) => (task, Waits::Joined, None),
+        })
     }
 
     /// A place among the calls that wait for their reply, for one that keeps `kept` of what came with it.

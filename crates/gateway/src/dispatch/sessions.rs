@@ -1,8 +1,8 @@
 //! Sessions of clients: begun at `initialize`, found by their id, ended by DELETE.
 //!
-//! The id says what was agreed ([`crate::session::seal`]), so nothing is written when a session begins. A session
-//! that was ended, the log level that its client set, and the resources that it subscribed to, are records. What this process knows of a session is
-//! shared by all its streams.
+//! The id says what was agreed ([`crate::session::seal`]), so nothing is written when a session begins. A session that
+//! was ended, the log level that its client set, and the resources that it subscribed to, are records. What this
+//! process knows of a session is shared by all its streams.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,8 +1,8 @@
 //! Session ids: what was agreed at `initialize`, sealed for one owner.
 //!
-//! Nothing is stored at `initialize`, and a session outlives its server and is known to every replica. An id that
-//! was altered, made for another owner or at another endpoint, or is too old is refused without saying why. What ends before its time, or
-//! is set later, is kept by `dispatch` under the id's digest.
+//! Nothing is stored at `initialize`, and a session outlives its server and is known to every replica. An id that was
+//! altered, made for another owner or at another endpoint, or is too old is refused without saying why. What ends
+//! before its time, or is set later, is kept by `dispatch` under the id's digest.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chacha20poly1305::{

@@ -256,8 +256,7 @@ impl Inner {
     }
 
     /// The call that something belongs to which names no request, a question or a log message: the one whose stream
-    /// carried it, or the only one that is open. Where all calls
-    /// are of one owner, it is the last of several.
+    /// carried it, or the only one that is open. Where all calls are of one owner, it is the last of several.
     fn call_of(&self, via: Via) -> Option<u64> {
         match via {
             Via::Request(id) | Via::Whole(id) => Some(id),

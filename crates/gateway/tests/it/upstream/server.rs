@@ -226,6 +226,16 @@ async fn the_cap_on_processes_holds_and_an_idle_one_makes_way() {
     rig.close().await;
 }
 
+/// Resolves when one of the server's processes has a call.
+async fn calling(rig: &Rig) {
+    let begins = async {
+        while !rig.server.live().iter().any(|live| live.calls == 1) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(PATIENCE, begins).await;
+}
+
 #[tokio::test]
 async fn a_busy_process_does_not_make_way() {
     let rig = Rig::ready(&[], |spec| {
@@ -235,7 +245,7 @@ async fn a_busy_process_does_not_make_way() {
     .await;
     let busy = rig.call("a", "late", json!({"seconds": 1.5}));
     let other = async {
-        sleep(Duration::from_millis(200)).await;
+        calling(&rig).await;
         rig.pid("b").await
     };
     let began = Instant::now();
@@ -409,12 +419,7 @@ async fn a_server_defines_no_more_than_it_may() {
 #[tokio::test]
 async fn a_call_with_a_process_of_its_own_is_stopped_for_certain() {
     let rig = Rig::ready(&["--stubborn"], |spec| spec.isolation = Isolation::Call).await;
-    let stop = async {
-        while !rig.server.live().iter().any(|live| live.calls == 1) {
-            tokio::task::yield_now().await;
-        }
-    };
-    let outcome = rig.call_until("a", "hang", json!({}), stop).await;
+    let outcome = rig.call_until("a", "hang", json!({}), calling(&rig)).await;
     assert!(
         matches!(outcome, Outcome::Stopped { confirmed: true }),
         "{outcome:?}"
@@ -460,7 +465,7 @@ async fn a_server_behind_a_url_that_goes_and_comes_back_is_found_again() {
             while matches!(rig.server.state(), State::Ready) {
                 let outcome = rig.call("a", "echo", json!({})).await;
                 assert!(!matches!(outcome, Outcome::Came(_)), "{outcome:?}");
-                sleep(Duration::from_millis(50)).await;
+                tokio::task::yield_now().await;
             }
         };
         within(PATIENCE, gone).await;
@@ -549,7 +554,7 @@ async fn owners_share_no_session_of_a_server_that_kept_none_before() {
         if let Some(own) = session("ann").await {
             break own;
         }
-        sleep(Duration::from_millis(20)).await;
+        tokio::task::yield_now().await;
     };
     assert_ne!(first, "none");
     let second = session("bob").await.expect("a session");
