@@ -16,6 +16,7 @@ mod context;
 mod engine;
 mod options;
 mod report;
+mod slots;
 mod sweeper;
 mod worker;
 

@@ -3,10 +3,10 @@
 //! Started by `Engine::start`. Every step goes through `transact`; what a tool reports counts only under the
 //! fence of its claim, and only the core says whether it does.
 
-use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use longhaul_core::{Event, Reason, Refused, Run};
-use longhaul_store::{Query, Row, Scope, Snapshot, Wanted};
+use longhaul_store::{Query, Row, Scope, Snapshot};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
     time::{Sleep, sleep},
@@ -58,55 +58,6 @@ impl Inner {
         Ok(())
     }
 
-    /// What this task counts against; `None` when its tool is not here.
-    async fn slots_of(&self, row: &Row) -> Result<Option<Slots>, longhaul_store::Error> {
-        let mut slots = self.tools.slots(&row.tool);
-        if slots.len() <= 1 {
-            return Ok(slots.pop());
-        }
-        // Only the whole row says which of the tools it is of.
-        let found = self.store.read(Query::Task(row.id)).await?;
-        let whole = found.rows.first();
-        Ok(whole.and_then(|row| self.tools.slots_of(&row.tool, &row.context)))
-    }
-
-    /// What this process would take now.
-    fn wanted(&self) -> Vec<Wanted> {
-        let running = self.attempts.taken(self.options.waiting_max);
-        let no_place = running.values().sum::<usize>() >= self.options.running_max;
-        let wanted = |name: String| {
-            let slots = self.tools.slots(&name);
-            let most = slots.iter().map(|slots| slots.max).sum::<usize>();
-            let starts = !no_place && slots.iter().any(|slots| is_free(&running, slots));
-            // An attempt that has begun may not have claimed its task yet, so a page of the free slots alone could
-            // be full of such tasks.
-            let limit = u32::try_from(most)
-                .unwrap_or(u32::MAX)
-                .min(self.options.claim_batch);
-            Wanted {
-                tool: name,
-                starts,
-                // Where several tools share the name, those of a full one may stand before those of another.
-                limit: if starts && slots.len() == 1 {
-                    limit
-                } else {
-                    self.options.claim_batch
-                },
-            }
-        };
-        self.tools.names().into_iter().map(wanted).collect()
-    }
-
-    /// Whether a new start of this tool would find a slot. When it would not, the end of an attempt looks for it.
-    pub(crate) fn has_slot(&self, tool: &str) -> bool {
-        let running = self.attempts.taken(self.options.waiting_max);
-        self.tools
-            .slots(tool)
-            .iter()
-            .any(|slots| is_free(&running, slots))
-            && running.values().sum::<usize>() < self.options.running_max
-    }
-
     fn begin(self: &Arc<Inner>, drivers: &mut JoinSet<()>, row: &Row, slots: Slots) {
         if *self.stage.borrow() != Stage::Working {
             return;
@@ -114,8 +65,7 @@ impl Inner {
         let Some(tool) = self.tools.find(&row.tool) else {
             return;
         };
-        let running = self.attempts.taken(self.options.waiting_max);
-        let full = !is_free(&running, &slots) || running.values().sum::<usize>() >= self.options.running_max;
+        let full = !self.is_free(&slots);
         // A stop that is owed waits for no slot.
         if full && row.task.run != Run::StopOwed && !longhaul_core::fault!("claims-without-a-slot") {
             return;
@@ -137,10 +87,6 @@ impl Inner {
             self.fence();
         }
     }
-}
-
-fn is_free(running: &BTreeMap<String, usize>, slots: &Slots) -> bool {
-    running.get(&slots.of).copied().unwrap_or(0) < slots.max
 }
 
 /// One attempt, from its claim to its report.
