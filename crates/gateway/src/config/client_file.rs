@@ -227,7 +227,11 @@ impl<'a> Reading<'a> {
         let mut table = Table::new();
         for (key, raw) in &declared.0 {
             let at = self.at(raw);
-            let value: Json = serde_json::from_str(raw.get()).unwrap_or_default();
+            let Ok(value) = serde_json::from_str::<Json>(raw.get()) else {
+                let text = format!("`{key}` of server `{name}` is nested too deeply, or holds what no text or number is");
+                self.problems.add(&at, text);
+                continue;
+            };
             match (key.as_str(), &value) {
                 (_, Json::Null) => {}
                 ("type" | "transport", Json::String(kind)) if kind == "sse" => self.warnings.add(

@@ -252,14 +252,22 @@ impl Pool {
                 .live
                 .iter()
                 .filter(|(key, slot)| !matches!(key, Key::Call(_)) && slot.connection.lost().is_none());
-            // The youngest is the least likely to be stopped soon.
-            let youngest = live.max_by_key(|(_, slot)| slot.id).map(|(key, _)| key.clone());
+            // One that works may answer late; the youngest is the least likely to be stopped soon.
+            let youngest = live
+                .max_by_key(|(_, slot)| (slot.leases == 0, slot.id))
+                .map(|(key, _)| key.clone());
             youngest.and_then(|key| self.lease(&mut slots, &key))
         };
         match any {
             Some(lease) => Ok(lease),
             None => self.take(key).await,
         }
+    }
+
+    /// Whether nothing else uses the connection.
+    pub(super) fn is_alone(&self, lease: &Lease) -> bool {
+        let slots = self.slots();
+        slots.live.values().any(|slot| slot.id == lease.id && slot.leases == 1)
     }
 
     async fn take_at_last(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {

@@ -554,7 +554,9 @@ impl Inner {
                 }
                 // A stateless server behind a URL keeps nothing, and may be of another generation by now.
                 let is_stateless = lease.connection.spoken().era.kind() == Kind::Stateless;
-                if unlisted.is_silent || (self.is_remote && is_stateless) {
+                let is_doubtful = unlisted.is_silent || (self.is_remote && is_stateless);
+                // What else runs there may still be answered.
+                if is_doubtful && self.pool.is_alone(&lease) {
                     lease.connection.shut();
                 }
                 Err((why, stderr))

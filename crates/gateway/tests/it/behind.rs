@@ -50,6 +50,36 @@ pub(crate) fn said(result: &Value) -> &str {
 
 const ARGUMENTS: &str = r#"{"a":12345678901234567890,"text":"\u00e9","z":1.0}"#;
 
+/// A server that does one thing after the other, and says that its tools changed before it works.
+const BUSY: &str = r#"
+import json, sys, time
+def say(**frame): print(json.dumps({"jsonrpc": "2.0", **frame}), flush=True)
+for line in sys.stdin:
+    frame = json.loads(line)
+    method = frame.get("method")
+    if method == "initialize":
+        say(id=frame["id"], result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "busy", "version": "1"}})
+    elif method == "tools/list":
+        say(id=frame["id"], result={"tools": [{"name": "work", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        say(method="notifications/tools/list_changed")
+        time.sleep(2)
+        say(id=frame["id"], result={"content": [{"type": "text", "text": "done"}]})
+    elif "id" in frame:
+        say(id=frame["id"], error={"code": -32601, "message": "no"})
+"#;
+
+#[tokio::test]
+async fn a_call_goes_on_while_its_server_is_too_busy_to_list() {
+    let config = format!(
+        "[servers.busy]\nprotocol = \"2025\"\ncommand = [\"python3\", \"-c\", '''{BUSY}''']\nrequest_timeout = \"1s\"\n"
+    );
+    let world = World::behind(&config, Settings::default()).await;
+    ready(&world).await;
+    let called = world.call(&Client::without_tasks(), "work", json!({})).await;
+    assert_eq!(said(called.result()), "done");
+}
+
 #[tokio::test]
 async fn a_call_and_its_result_pass_whole_between_every_two_generations() {
     for era in ["2025", "2026"] {
