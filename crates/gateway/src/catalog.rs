@@ -218,6 +218,15 @@ impl Offered {
         self.refused.get(server).map_or(&[], Vec::as_slice)
     }
 
+    /// The tools, each with its server, that are not listed now because of their names, and were before or not known.
+    fn newly_refused<'a>(&'a self, before: &'a Offered) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.refused.iter().flat_map(|(server, tools)| {
+            let known = before.refused_of(server);
+            let new = tools.iter().filter(|tool| !known.contains(tool));
+            new.map(|tool| (server.as_str(), tool.as_str()))
+        })
+    }
+
     /// What there is besides tools.
     pub fn relays(&self) -> Relays {
         self.relays
@@ -365,9 +374,19 @@ impl Catalog {
         for offer in offers {
             changed.extend(parts.take(offer));
         }
-        if !changed.is_empty() {
-            let offered = parts.offered_after(&self.now(), &changed);
-            self.offered.send_replace(Arc::new(offered));
+        if changed.is_empty() {
+            return;
+        }
+        let before = self.now();
+        let offered = Arc::new(parts.offered_after(&before, &changed));
+        self.offered.send_replace(Arc::clone(&offered));
+        drop(parts);
+        for (server, tool) in offered.newly_refused(&before) {
+            tracing::warn!(
+                server,
+                tool,
+                "a tool of this name is there already; this one is not offered"
+            );
         }
     }
 
@@ -542,7 +561,6 @@ impl Offered {
         };
         if !self.add(entry) {
             let server = &part.server;
-            tracing::warn!(server, tool = %bare, "a tool of this name is there already; this one is not offered");
             self.refused.entry(server.clone()).or_default().push(bare.clone());
         }
     }

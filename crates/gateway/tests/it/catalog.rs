@@ -1,7 +1,10 @@
 //! What is listed when commands and several servers offer tools, under which names, and what a task's tool is called
 //! by later.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use longhaul_core::Body;
 use longhaul_engine::tool::{Call, Context, Running, Tool as Work, Tools as _};
@@ -264,4 +267,44 @@ fn what_a_toolset_names_in_vain_is_told_to_whoever_wrote_it() {
     catalog.offer("git", vec![tool("log")], Beside::default());
     let found = catalog.toolsets().remove(0);
     assert_eq!((found.tools, found.unmatched), (1, vec!["nothing".to_owned()]));
+}
+
+/// Counts warnings.
+struct Warnings(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_tool_that_is_not_offered_is_warned_of_once() {
+    let warnings = Arc::new(AtomicUsize::new(0));
+    tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), || {
+        let catalog = two(Prefix::Never, Prefix::Never);
+        catalog.offer("git", vec![tool("build")], Beside::default());
+        assert_eq!(warnings.load(Ordering::Relaxed), 1);
+        for other in ["log", "open", "log"] {
+            catalog.offer("hub", vec![tool(other)], Beside::default());
+        }
+        assert_eq!(warnings.load(Ordering::Relaxed), 1);
+        assert_eq!(catalog.now().refused_of("git"), ["build"]);
+    });
 }
