@@ -311,6 +311,12 @@ fn servers(
                 warnings.add(at, format!("server `{name}` is Longhaul itself, and is left out"));
                 continue;
             }
+            if !server.is_of_client && !server.disabled && client_file::is_this_longhaul(&server, own.bind) {
+                problems.add(
+                    at,
+                    format!("server `{name}` is this Longhaul itself: each of its tools would call itself"),
+                );
+            }
             if server.is_of_client && !server.disabled {
                 for variable in client_file::unset(&server, env) {
                     warnings.add(

@@ -99,6 +99,17 @@ pub(super) fn is_longhaul(server: &Upstream, bind: SocketAddr) -> bool {
     named.is_some_and(|named| named == "longhaul" || Some(named) == own)
 }
 
+/// Whether a server of our own file is the Longhaul that reads it. Another one, with a state of its own, may be behind.
+pub(super) fn is_this_longhaul(server: &Upstream, bind: SocketAddr) -> bool {
+    let mut words = server.command.0.iter().skip(1).chain(&server.args);
+    let is_apart = server.env.0.contains_key("LONGHAUL_STATE_DIR")
+        || words
+            .clone()
+            .any(|word| word == "--state" || word.starts_with("--state="));
+    let speaks = words.any(|word| word == "stdio" || word == "--stdio");
+    is_longhaul(server, bind) && (server.url.is_some() || (speaks && !is_apart))
+}
+
 /// The variables of a server that are not set and have no default.
 pub(super) fn unset(server: &Upstream, env: &[(String, String)]) -> Vec<String> {
     let texts = server
@@ -172,7 +183,8 @@ impl<'a> Reading<'a> {
                 let at = At {
                     file: Arc::clone(&self.file),
                     line: error.line(),
-                    column: error.column(),
+                    // One that ends after a line end has none.
+                    column: error.column().max(1),
                 };
                 // The whole text of an error may repeat what it is about.
                 let what = match error.classify() {

@@ -66,6 +66,13 @@ impl Node {
 
 /// Parses one file. What cannot be parsed is left out and reported.
 pub(super) fn parse(file: &str, text: &str, problems: &mut Problems) -> Table {
+    if text.trim_start().starts_with('{') {
+        problems.add(
+            &At::whole(file),
+            "not TOML: this looks like JSON; the name of a client's file must end in `.json`",
+        );
+        return Table::new();
+    }
     let file: Arc<str> = file.into();
     let (table, errors) = DeTable::parse_recoverable(text);
     let place = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);

@@ -84,7 +84,7 @@ pub(super) fn check(
             let nearest = suggestion(server, servers.keys().map(String::as_str));
             problems.add(
                 at,
-                format!("toolset `{name}` names the server `{server}`, which is none{nearest}"),
+                format!("toolset `{name}` names the server `{server}`, which is not configured{nearest}"),
             );
         }
     }

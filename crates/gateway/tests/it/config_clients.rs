@@ -226,3 +226,21 @@ fn the_workspace_holds_the_folder_of_the_client() {
         ".mcp.json:1:43: `cwd` of server `a` may begin with `${workspaceFolder}` and have no other variable here",
     );
 }
+
+#[test]
+fn a_file_that_ends_too_early_is_said_with_a_place_that_there_is() {
+    wrong(
+        "{\"mcpServers\": {\n  \"a\": {\"command\": \"x\"}\n",
+        ".mcp.json:3:1: not valid JSON: it ends too early",
+    );
+}
+
+#[test]
+fn a_client_s_file_of_another_name_is_known_by_what_is_in_it() {
+    let json = "{\"mcpServers\": {}}";
+    let problems = read(&[("servers.txt", json)], &[]).expect_err("it is read as TOML");
+    assert_eq!(
+        problems,
+        "servers.txt: not TOML: this looks like JSON; the name of a client's file must end in `.json`"
+    );
+}

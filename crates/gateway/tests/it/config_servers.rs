@@ -165,7 +165,7 @@ instructions = "Change nothing."
 fn what_is_wrong_with_a_toolset_is_said_with_its_place() {
     wrong(
         "[servers.git]\ncommand = [\"x\"]\n[toolsets.a]\nservers = [\"gti\"]\n[toolsets.b]\n[toolsets.c__d]\ntools = [\"x\"]\n",
-        "longhaul.toml:3:11: toolset `a` names the server `gti`, which is none; did you mean `git`?\n\
+        "longhaul.toml:3:11: toolset `a` names the server `gti`, which is not configured; did you mean `git`?\n\
          longhaul.toml:5:11: toolset `b` is empty: name `tools` or `servers` of it\n\
          longhaul.toml:6:11: `c__d` cannot name a toolset: use 1 to 32 letters, digits, `_` and `-`, without two `_` in a row",
     );
@@ -178,4 +178,27 @@ fn what_is_wrong_with_a_toolset_is_said_with_its_place() {
         read.warnings[0].to_string(),
         "longhaul.toml:4:11: `lin` of toolset `a` fits no tool: no command has such a name; did you mean `lint`?"
     );
+}
+
+#[test]
+fn longhaul_is_no_server_behind_itself() {
+    for itself in [
+        "command = [\"longhaul\", \"stdio\"]",
+        "command = \"/usr/bin/longhaul\"\nargs = [\"serve\", \"--stdio\"]",
+        "url = \"http://localhost:7410/mcp/review\"",
+    ] {
+        wrong(
+            &format!("[servers.own]\n{itself}\n"),
+            "longhaul.toml:1:10: server `own` is this Longhaul itself: each of its tools would call itself",
+        );
+    }
+    for another in [
+        "command = [\"longhaul\", \"stdio\", \"--state\", \"/srv/other\"]",
+        "command = [\"longhaul\", \"stdio\"]\nenv.LONGHAUL_STATE_DIR = \"/srv/other\"",
+        "command = [\"longhaul\", \"stdio\"]\ndisabled = true",
+        "url = \"http://localhost:7411/mcp\"",
+    ] {
+        let config = loaded(&[("longhaul.toml", &format!("[servers.own]\n{another}\n"))]);
+        assert!(config.servers.contains_key("own"), "{another}");
+    }
 }
