@@ -182,7 +182,10 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         },
         makes_way: flags.background,
     };
-    let server = Server::bind(setup).await.map_err(unbound)?;
+    let server = match Server::bind(setup).await {
+        Ok(server) => server,
+        Err(error) => return Err(taken(error, &path).await),
+    };
     drop(starting);
     announce(&server, &state, &config, &catalog, &flags, as_json);
     let life = Life {
@@ -460,6 +463,23 @@ fn announce(
         tell("  no tools yet: longhaul config init");
     }
     tell("  ctrl-c ends it; a second ctrl-c at once");
+}
+
+/// Why this one cannot be bound; where the server of this user has the address, how to take its place.
+async fn taken(error: server::BindError, socket: &Path) -> Failure {
+    if let server::BindError::AddressInUse(address) = &error
+        && let Ok(running) = Client::new(socket.to_owned()).health().await
+        && running.mcp.as_deref() == Some(&format!("http://{address}/mcp"))
+    {
+        let pid = running.pid;
+        return Failure::new(
+            Exit::Usage,
+            "bind",
+            format!("`{address}` is in use by the Longhaul server that runs already (pid {pid})"),
+        )
+        .fix("longhaul serve --replace takes its place and finishes what it runs");
+    }
+    unbound(error)
 }
 
 fn unbound(error: server::BindError) -> Failure {

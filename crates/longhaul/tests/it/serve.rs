@@ -234,3 +234,25 @@ fn a_restart_of_a_server_that_stays_down_fails_with_its_reason() {
     );
     assert_eq!(rig.run(&["servers", "restart", "other"]).code, 3);
 }
+
+#[test]
+fn a_restart_of_a_disabled_server_says_why_nothing_was_started() {
+    let rig = Rig::new("[servers.off]\ncommand = [\"true\"]\ndisabled = true\n");
+    let _server = rig.serve();
+    let ran = rig.run(&["servers", "restart", "off"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("disabled in the configuration"), "{ran:?}");
+}
+
+#[test]
+fn an_address_that_our_own_server_has_is_said_with_how_to_take_its_place() {
+    let rig = Rig::new(TOOLS);
+    let server = rig.serve();
+    let ran = rig.run(&["serve", "--bind", &server.address]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let pid = format!(
+        "the Longhaul server that runs already (pid {})",
+        server.child.id()
+    );
+    assert!(ran.err.contains(&pid) && ran.err.contains("--replace"), "{ran:?}");
+}
