@@ -14,8 +14,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::exit::Failure;
 
-/// The width of a table when the terminal does not tell its own.
-const WIDTH_DEFAULT: usize = 100;
+/// The width of a table that no terminal shows: a pipe or a file cuts nothing, and a line still ends.
+const WIDTH_UNSHOWN: usize = 400;
 /// The longest line of a text from outside, in characters.
 const LINE_MAX: usize = 100_000;
 
@@ -79,7 +79,7 @@ pub(crate) fn json(text: &str) -> String {
 pub(crate) fn width() -> usize {
     match terminal_size::terminal_size() {
         Some((width, _)) if io::stdout().is_terminal() => usize::from(width.0).max(40),
-        Some(_) | None => WIDTH_DEFAULT,
+        Some(_) | None => WIDTH_UNSHOWN,
     }
 }
 
@@ -188,7 +188,10 @@ pub(crate) fn toolset(toolset: &Toolset) -> String {
     let name = &toolset.name;
     match purpose {
         "" => line(&format!("{name}: {tools} at /mcp/{name}")),
-        purpose => line(&format!("{name}: {tools} at /mcp/{name}; {purpose}")),
+        purpose => line(&format!(
+            "{name}: {tools} at /mcp/{name}; {}",
+            purpose.trim_end().trim_end_matches('.')
+        )),
     }
 }
 
@@ -204,7 +207,10 @@ pub(crate) fn servers(servers: &[Server], columns: usize) -> Vec<String> {
                 server_state(server.state).to_owned(),
                 age(server.for_ms),
                 server.tools.to_string(),
-                format!("{}/{}", server.processes, server.processes_max),
+                match server.waiting {
+                    0 => format!("{}/{}", server.processes, server.processes_max),
+                    waiting => format!("{}/{}, {waiting} wait", server.processes, server.processes_max),
+                },
                 line(server.why.as_deref().unwrap_or(reached)),
             ]
         })
@@ -233,7 +239,6 @@ pub(crate) fn now(task: &Task, room: usize) -> String {
         };
     }
     match (task.state, task.stop) {
-        (State::Lost, _) => "longhaul was killed; not run again (outcome unknown)".to_owned(),
         (State::Stopping, _) => "its processes are being stopped".to_owned(),
         (State::Cancelled, Some(stop)) => self::stop(stop).to_owned(),
         (State::Held, _) => "waits for an approval".to_owned(),
@@ -241,7 +246,7 @@ pub(crate) fn now(task: &Task, room: usize) -> String {
             Some(shown) => progress(shown),
             None => line(&task.status),
         },
-        (State::Cancelled | State::Done | State::Failed, _) => line(&task.status),
+        (State::Cancelled | State::Done | State::Failed | State::Lost, _) => line(&task.status),
     }
 }
 

@@ -142,12 +142,30 @@ pub struct Server {
     pub processes: u32,
     /// The most at once.
     pub processes_max: u32,
+    /// How many calls wait for one because all are in use.
+    #[serde(default)]
+    pub waiting: u32,
     /// For how long it has been in this state, in milliseconds.
     pub for_ms: u64,
     /// Why it is degraded, for the person who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The end of what it wrote on its standard error when it failed; text from outside.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// How it failed last, where it is well again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<ServerFailure>,
+}
+
+/// How a server failed, for the person who configured it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServerFailure {
+    /// How long ago, in milliseconds.
+    pub ago_ms: u64,
+    /// Why.
+    pub why: String,
+    /// The end of its standard error; text from outside.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
 }

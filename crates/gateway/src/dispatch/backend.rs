@@ -43,6 +43,7 @@ impl Backend for Dispatch {
                 before,
                 limit: limit as usize,
                 tasks: Vec::new(),
+                failed: 0,
             };
             let next = page.fill(self).await?;
             Ok(api::Tasks {
@@ -259,6 +260,8 @@ struct Page {
     before: Option<(Millis, longhaul_core::TaskId)>,
     limit: usize,
     tasks: Vec<api::Task>,
+    /// How many failed tasks were read whole.
+    failed: usize,
 }
 
 impl Page {
@@ -290,7 +293,7 @@ impl Page {
                 if self.filter.status.is_some_and(|wanted| wanted != state) {
                     continue;
                 }
-                let task = self.with_questions(dispatch, row, found.now).await?;
+                let task = self.with_bodies(dispatch, row, found.now).await?;
                 self.tasks.push(task);
                 if self.tasks.len() == self.limit {
                     return Ok(Some(last));
@@ -303,9 +306,25 @@ impl Page {
         Ok(Some(last))
     }
 
-    /// A list has no bodies; the few tasks that ask are read whole, so that a list can show what they ask.
-    async fn with_questions(&self, dispatch: &Dispatch, row: Row, now: Millis) -> Result<api::Task, Error> {
-        if row.task.phase != Phase::Asking {
+    /// A list has no bodies; the few tasks that ask, and the newest that failed, are read whole, so that a list can show
+    /// what they ask and why they failed.
+    async fn with_bodies(&mut self, dispatch: &Dispatch, row: Row, now: Millis) -> Result<api::Task, Error> {
+        let is_read = match api::State::of(&row.task) {
+            api::State::Asking => true,
+            api::State::Failed if self.failed < FAILED_READ_MAX => {
+                self.failed += 1;
+                true
+            }
+            api::State::Held
+            | api::State::Queued
+            | api::State::Running
+            | api::State::Stopping
+            | api::State::Done
+            | api::State::Failed
+            | api::State::Cancelled
+            | api::State::Lost => false,
+        };
+        if !is_read {
             return Ok(shown(&row, now));
         }
         let whole = dispatch.row(row.id).await.map_err(local)?;
@@ -313,6 +332,8 @@ impl Page {
     }
 }
 
+/// Of how many failed tasks one list says why they failed.
+const FAILED_READ_MAX: usize = 20;
 /// The most pages of the store that one list reads.
 const PAGES_MAX: usize = 10;
 
@@ -380,11 +401,40 @@ fn status(row: &Row, note: &Note) -> String {
     match &row.task.phase {
         Phase::Working | Phase::Asking => note.message.clone().unwrap_or_default(),
         Phase::Finished(Outcome::Cancelled { by }) => rpc_error::cancelled_text(*by).to_owned(),
-        Phase::Finished(Outcome::Failed(reason)) => rpc_error::failed_text(*reason).to_owned(),
-        Phase::Finished(Outcome::Returned { .. } | Outcome::Errored { .. }) => {
+        Phase::Finished(Outcome::Failed(reason)) => {
+            let failed = rpc_error::failed_text(*reason);
+            match &note.message {
+                Some(last) => format!("{failed} Last heard: {last}"),
+                None => failed.to_owned(),
+            }
+        }
+        Phase::Finished(Outcome::Returned { is_error: true, body } | Outcome::Errored { body }) => body
+            .bytes()
+            .and_then(cause)
+            .or_else(|| note.message.clone())
+            .unwrap_or_default(),
+        Phase::Finished(Outcome::Returned { is_error: false, .. }) => {
             note.message.clone().unwrap_or_default()
         }
     }
+}
+
+/// The first words of a failed result, or the message of an error.
+fn cause(body: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Failed {
+        message: Option<String>,
+        #[serde(default)]
+        content: Vec<Block>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Block {
+        text: Option<String>,
+    }
+    let failed: Failed = serde_json::from_slice(body).ok()?;
+    let text = failed.message;
+    let text = text.or_else(|| failed.content.into_iter().find_map(|block| block.text))?;
+    Note::new(None, None, Some(&text)).message
 }
 
 fn asked_question(asked: &longhaul_core::Question, stored: &Stored) -> Option<api::Question> {

@@ -62,6 +62,7 @@ impl Relaying {
                 drop(question);
                 None
             }
+            Event::Waits(_) => None,
         }
     }
 

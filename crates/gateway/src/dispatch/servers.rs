@@ -21,15 +21,10 @@ pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
     let config = &member.config;
     let reached_by = match &config.url {
         Some(url) => without_query(url),
-        None => config
-            .command
-            .0
-            .iter()
-            .map(|word| without_value(word))
-            .collect::<Vec<_>>()
-            .join(" "),
+        None => program(config),
     };
-    let definitions = member.server.as_ref().and_then(Server::definitions);
+    let running = member.server.as_ref();
+    let definitions = running.and_then(Server::definitions);
     let (state, why, stderr) = match member.server.as_ref().map(Server::state) {
         None => (api::ServerState::Disabled, None, String::new()),
         Some(State::Starting) => (api::ServerState::Starting, None, String::new()),
@@ -57,6 +52,16 @@ pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
             .map_or(0, |server| u32::try_from(server.count()).unwrap_or(u32::MAX)),
         processes_max: config.processes_max,
         for_ms: clock::now().since(member.state_since()).0,
+        waiting: running.map_or(0, |server| u32::try_from(server.waiting()).unwrap_or(u32::MAX)),
+        // The failure of now is told already.
+        last_failure: running
+            .filter(|_| why.is_none())
+            .and_then(Server::last_failure)
+            .map(|failure| api::ServerFailure {
+                ago_ms: clock::now().since(failure.at).0,
+                why: failure.why,
+                stderr: failure.stderr,
+            }),
         why,
         stderr,
     }
@@ -70,11 +75,16 @@ fn without_query(url: &str) -> String {
     }
 }
 
-/// An argument as it may be shown: a token may stand behind its `=`.
-fn without_value(word: &str) -> String {
-    match word.split_once('=') {
-        Some((option, _)) if option.starts_with('-') => format!("{option}=…"),
-        Some(_) | None => word.to_owned(),
+/// A program as it may be shown: any of its arguments may be a key.
+fn program(config: &Upstream) -> String {
+    let (program, arguments) = match config.command.0.split_first() {
+        Some((program, rest)) => (program.as_str(), rest.len() + config.args.len()),
+        None => ("", config.args.len()),
+    };
+    match arguments {
+        0 => program.to_owned(),
+        1 => format!("{program} with 1 argument"),
+        more => format!("{program} with {more} arguments"),
     }
 }
 

@@ -53,6 +53,9 @@ pub enum Event {
     },
     /// It asks something before it goes on.
     Ask(Question),
+    /// The request has not begun: it waits for one of so many processes or sessions, all of which are in use. `None` when
+    /// it waits no more.
+    Waits(Option<usize>),
 }
 
 /// How a request ended.

@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -145,6 +145,8 @@ pub(super) struct Pool {
     hearers: Mutex<HashMap<Key, Vec<mpsc::Sender<Event>>>>,
     subscriptions: Subscriptions,
     subscribers: AtomicU64,
+    /// How many callers wait for a connection because all are in use.
+    waiting: AtomicUsize,
     /// When credentials were looked up again.
     renewed: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -193,6 +195,22 @@ impl Drop for Lease {
     }
 }
 
+/// A caller that waits, counted until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl Waits<'_> {
+    fn begin(waiting: &AtomicUsize) -> Waits<'_> {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waits(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What there is for a caller.
 enum Found {
     Lease(Lease),
@@ -213,6 +231,7 @@ impl Pool {
             hearers: Mutex::default(),
             subscriptions: Subscriptions::default(),
             subscribers: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
             renewed: tokio::sync::Mutex::default(),
         });
         tokio::spawn(stop_idle(Arc::downgrade(&pool), idle_stop));
@@ -221,7 +240,16 @@ impl Pool {
 
     /// A connection for this caller: its own, a spare one, or a new one. It waits for `wait_timeout` at most.
     pub(super) async fn take(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
-        let taken = timeout(self.plan.times.wait, self.take_at_last(key)).await;
+        self.take_telling(key, &mut |_| ()).await
+    }
+
+    /// As [`Pool::take`]; where all are in use, `busy` is told how many there are, once.
+    pub(super) async fn take_telling(
+        self: &Arc<Self>,
+        key: &Key,
+        busy: &mut (dyn FnMut(usize) + Send),
+    ) -> Result<Lease, Untaken> {
+        let taken = timeout(self.plan.times.wait, self.take_at_last(key, busy)).await;
         taken.unwrap_or(Err(Untaken::Late(self.plan.processes_max)))
     }
 
@@ -270,7 +298,17 @@ impl Pool {
         slots.live.values().any(|slot| slot.id == lease.id && slot.leases == 1)
     }
 
-    async fn take_at_last(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
+    /// How many callers wait for a connection because all are in use.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    async fn take_at_last(
+        self: &Arc<Self>,
+        key: &Key,
+        busy: &mut (dyn FnMut(usize) + Send),
+    ) -> Result<Lease, Untaken> {
+        let mut waits = None;
         loop {
             let mut changed = self.changed.subscribe();
             match self.find(key)? {
@@ -283,7 +321,13 @@ impl Pool {
                     }
                 }
                 // One may have been idle for long enough by then.
-                Found::Busy => drop(timeout(AGAIN, changed.changed()).await),
+                Found::Busy => {
+                    if waits.is_none() {
+                        waits = Some(Waits::begin(&self.waiting));
+                        busy(self.plan.processes_max);
+                    }
+                    drop(timeout(AGAIN, changed.changed()).await);
+                }
             }
         }
     }

@@ -101,6 +101,10 @@ impl Relayed {
                 .round(&caller, &params, &asker, stored.level, &mut clock)
                 .await;
             let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
+                // The cause is not known any more when somebody asks what became of the call.
+                if let Outcome::Failed(failed @ (Failed::Lost(_) | Failed::Over(_))) = &outcome {
+                    context.note(Note::new(None, None, Some(&failed.to_string())).encode());
+                }
                 return self.finish(outcome, asked);
             };
             let answers = if requests.is_empty() {
@@ -179,7 +183,9 @@ impl Relayed {
                         open.push(asker.clone().reply(question));
                         clock.wait(true);
                     }
-                    event @ (Event::Progress(_) | Event::Log { .. }) => pass_on(context, event),
+                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_)) => {
+                        pass_on(context, event);
+                    }
                 },
                 Some(()) = open.next(), if !open.is_empty() => clock.wait(!open.is_empty()),
                 outcome = &mut outcome => {
@@ -316,6 +322,13 @@ fn pass_on(context: &Context, event: Event) {
         }
         // The call has ended: dropped, it is refused.
         Event::Ask(question) => drop(question),
+        Event::Waits(processes) => {
+            let text = processes.map(|processes| match processes {
+                1 => "waiting for the server's one process".to_owned(),
+                several => format!("waiting for one of the server's {several} processes"),
+            });
+            context.note(Note::new(None, None, text.as_deref()).encode());
+        }
         Event::Log { level, logger, data } => {
             context.tell(Log { level, logger, data }.cleaned().encode());
         }

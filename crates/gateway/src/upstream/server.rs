@@ -110,6 +110,17 @@ pub enum State {
     Closed,
 }
 
+/// How a server failed. For whoever runs it; never for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When.
+    pub at: Millis,
+    /// Why, in words.
+    pub why: String,
+    /// The end of its standard error.
+    pub stderr: String,
+}
+
 /// A server. Cheap to clone; the last clone that is dropped ends its processes.
 #[derive(Clone)]
 pub struct Server {
@@ -137,6 +148,7 @@ struct Inner {
     cut: Mutex<Vec<Cut>>,
     wishes: Arc<Wishes>,
     state: watch::Sender<State>,
+    last_failure: Mutex<Option<Failure>>,
     orders: mpsc::Sender<Order>,
 }
 
@@ -179,6 +191,7 @@ impl Server {
             cut: Mutex::default(),
             wishes: Arc::default(),
             state: watch::Sender::new(State::Starting),
+            last_failure: Mutex::default(),
             orders,
         });
         let supervisor = Supervisor {
@@ -239,6 +252,16 @@ impl Server {
         self.inner.pool.live()
     }
 
+    /// How many callers wait for one because all are in use.
+    pub fn waiting(&self) -> usize {
+        self.inner.pool.waiting()
+    }
+
+    /// How it failed last in this run of Longhaul, whether or not it is well again.
+    pub fn last_failure(&self) -> Option<Failure> {
+        self.inner.last_failure().clone()
+    }
+
     /// How many processes or sessions it has, those that begin and end included.
     pub fn count(&self) -> usize {
         self.inner.pool.count()
@@ -277,11 +300,25 @@ impl Server {
         tokio::pin!(stop);
         let mut is_again = false;
         loop {
+            let tell = |processes| {
+                // Whoever does not keep up misses it.
+                let _full = events
+                    .as_ref()
+                    .map(|events| events.try_send(Event::Waits(processes)));
+            };
+            let mut has_waited = false;
+            let mut busy = |processes| {
+                has_waited = true;
+                tell(Some(processes));
+            };
             let taken = tokio::select! {
                 biased;
                 () = &mut stop => return Outcome::Stopped { confirmed: true },
-                taken = self.inner.take(caller) => taken,
+                taken = self.inner.take(caller, &mut busy) => taken,
             };
+            if has_waited {
+                tell(None);
+            }
             let (key, lease) = match taken {
                 Ok(taken) => taken,
                 Err(untaken) => return Outcome::Unsent(untaken.unsent()),
@@ -407,12 +444,16 @@ impl Asked for (&Server, &Caller) {
 
 impl Inner {
     /// A connection for this caller. Where a server is of another generation than it was, it may be another's.
-    async fn take(&self, caller: &Caller) -> Result<(Key, Lease), Untaken> {
+    async fn take(
+        &self,
+        caller: &Caller,
+        busy: &mut (dyn FnMut(usize) + Send),
+    ) -> Result<(Key, Lease), Untaken> {
         let mut key = self.key(caller);
-        let mut taken = self.pool.take(&key).await;
+        let mut taken = self.pool.take_telling(&key, busy).await;
         if matches!(taken, Err(Untaken::Unshared)) {
             key = self.key(caller);
-            taken = self.pool.take(&key).await;
+            taken = self.pool.take_telling(&key, busy).await;
         }
         taken.map(|lease| (key, lease))
     }
@@ -467,7 +508,20 @@ impl Inner {
         }
     }
 
+    fn last_failure(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, why: &str, stderr: &str) {
+        *self.last_failure() = Some(Failure {
+            at: clock::now(),
+            why: why.to_owned(),
+            stderr: stderr.to_owned(),
+        });
+    }
+
     fn degraded(&self, why: String, stderr: String) {
+        self.failed(&why, &stderr);
         self.state.send_modify(|state| {
             let since = match state {
                 State::Degraded { since, .. } => *since,
@@ -516,7 +570,13 @@ impl Inner {
                         String::new()
                     }
                 };
-                return Err((causes(&untaken), stderr));
+                let why = match &untaken {
+                    Untaken::Unopened(unopened) => causes(&**unopened),
+                    Untaken::Closed | Untaken::Later(_) | Untaken::Late(_) | Untaken::Unshared => {
+                        causes(&untaken)
+                    }
+                };
+                return Err((why, stderr));
             }
         };
         let credentials = lease.connection.credentials();
@@ -673,7 +733,9 @@ impl Supervisor {
                 if soon {
                     self.inner.degraded(lost.to_string(), lost.stderr.clone());
                 } else {
-                    tracing::info!(server = self.inner.pool.name(), why = %lost, "a server's process is lost");
+                    self.inner.failed(&lost.to_string(), &lost.stderr);
+                    let server = self.inner.pool.name();
+                    tracing::info!(server, why = %lost, stderr = lost.stderr, "a server's process is lost");
                 }
                 Next::Fetch
             }

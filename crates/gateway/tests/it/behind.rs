@@ -405,7 +405,7 @@ async fn a_changed_list_is_told_to_clients_of_both_generations() {
     );
 }
 
-async fn ready(world: &World) {
+pub(crate) async fn ready(world: &World) {
     for server in world.fleet.servers() {
         let mut state = server.watch_state();
         let ready = state.wait_for(|state| *state == State::Ready);

@@ -20,6 +20,7 @@ mod passed_on;
 mod program_text;
 mod reasons;
 mod secret_forms;
+mod servers_shown;
 mod session_client;
 mod sessions;
 mod streams;

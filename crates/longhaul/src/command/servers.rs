@@ -31,6 +31,9 @@ async fn list(common: &Common) -> Outcome {
     for text in screen::servers(&listed.servers, screen::width()) {
         say(text);
     }
+    if !listed.toolsets.is_empty() {
+        say("");
+    }
     for toolset in &listed.toolsets {
         say(format!("toolset {}", screen::toolset(toolset)));
     }
@@ -61,6 +64,17 @@ async fn show(common: &Common, name: &str) -> Outcome {
 async fn restart(common: &Common, name: &str) -> Outcome {
     let server = background::client(common)?.restart_server(name).await?;
     print(common, &server)?;
+    if server.state == ServerState::Disabled {
+        return Err(Failure::new(
+            Exit::Failed,
+            "disabled",
+            format!(
+                "`{}` is disabled in the configuration, so nothing is started",
+                line(name)
+            ),
+        )
+        .fix("take `disabled` out of the configuration, then longhaul serve --replace"));
+    }
     Ok(match server.state {
         ServerState::Ready => Exit::Done,
         ServerState::Starting | ServerState::Degraded | ServerState::Disabled => Exit::Failed,
@@ -97,14 +111,32 @@ fn describe(server: &Server) {
     for note in &server.notes {
         row("note", line(note));
     }
+    let waiting = match server.waiting {
+        0 => String::new(),
+        1 => "; 1 call waits for one".to_owned(),
+        more => format!("; {more} calls wait for one"),
+    };
     row(
         "processes",
-        format!("{} of at most {}", server.processes, server.processes_max),
+        format!(
+            "{} of at most {}{waiting}",
+            server.processes, server.processes_max
+        ),
     );
     row("why", server.why.as_deref().map(line).unwrap_or_default());
     if !server.stderr.is_empty() {
         say("its standard error ends with:");
         say(block(&server.stderr));
+    }
+    if let Some(failure) = &server.last_failure {
+        row(
+            "failed",
+            format!("{} ago: {}", age(failure.ago_ms), line(&failure.why)),
+        );
+        if !failure.stderr.is_empty() {
+            say("its standard error ended with:");
+            say(block(&failure.stderr));
+        }
     }
     if server.state == ServerState::Degraded {
         row("next", format!("longhaul servers restart {}", line(&server.name)));

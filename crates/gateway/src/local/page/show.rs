@@ -414,14 +414,14 @@ fn now(task: &Task) -> Markup {
     let from_tool = task
         .progress
         .as_ref()
+        .filter(|_| !task.state.is_finished())
         .and_then(|progress| progress.message.as_deref())
         .unwrap_or(&task.status);
     html! {
         @match (task.state, task.stop) {
             (State::Stopping, _) => "its processes are being stopped",
-            (State::Lost, _) => "Longhaul was killed; not run again (outcome unknown)",
             (State::Cancelled, Some(stop)) => (stop_words(stop)),
-            (State::Held | State::Queued | State::Running | State::Asking | State::Done | State::Failed | State::Cancelled, _) => (text(from_tool)),
+            (State::Held | State::Queued | State::Running | State::Asking | State::Done | State::Failed | State::Cancelled | State::Lost, _) => (text(from_tool)),
         }
     }
 }
