@@ -162,7 +162,7 @@ fn what_may_be_secret_is_in_no_message() {
         let problems = read(&[(".mcp.json", json)], &[]).expect_err("something is wrong");
         assert!(!problems.contains("hunter2"), "{problems}");
     }
-    wrong("[]", ".mcp.json:1:0: not a JSON object");
+    wrong("[]", ".mcp.json:1:1: not a JSON object");
     wrong(
         "{\n  \"mcpServers\": ",
         ".mcp.json:2:16: not valid JSON: it ends too early",
