@@ -111,6 +111,12 @@ pub enum Unopened {
         /// How.
         lost: Lost,
     },
+    /// It ended by itself before it answered.
+    #[error("{}: {lost}", Failure::Closed)]
+    Ended {
+        /// How.
+        lost: Lost,
+    },
     /// Something answers, and not as a server does.
     #[error("{odd}")]
     Odd {
@@ -150,7 +156,7 @@ impl Unopened {
     /// The end of the server's standard error, for whoever runs it.
     pub fn stderr(&self) -> &str {
         match self {
-            Unopened::Lost { lost } => &lost.stderr,
+            Unopened::Lost { lost } | Unopened::Ended { lost } => &lost.stderr,
             Unopened::Failed { stderr, .. } | Unopened::Odd { stderr, .. } => stderr,
             Unopened::Unstartable(_)
             | Unopened::Unreadable(_)
@@ -188,6 +194,7 @@ pub async fn open(
         late: false,
         noise: Noise::new(),
         odd: None,
+        ended: None,
     };
     let dialled = tokio::select! {
         biased;
@@ -214,10 +221,12 @@ pub async fn open(
                 | Failure::NoCommonVersion { .. }
                 | Failure::Unreadable { .. } => None,
             };
+            let ended = dialling.ended.filter(|_| matches!(failure, Failure::Closed));
             let stderr = inlet.close(Why::Closed).await.stderr;
-            Err(match odd {
-                Some(odd) => Unopened::Odd { odd, stderr },
-                None => Unopened::Failed { failure, stderr },
+            Err(match (odd, ended) {
+                (Some(odd), _) => Unopened::Odd { odd, stderr },
+                (None, Some(lost)) => Unopened::Ended { lost },
+                (None, None) => Unopened::Failed { failure, stderr },
             })
         }
         Err(Unopened::Lost { lost }) => {
@@ -271,6 +280,8 @@ struct Dialling<'a> {
     late: bool,
     noise: Noise,
     odd: Option<Odd>,
+    /// How its link ended, where it did.
+    ended: Option<Lost>,
 }
 
 impl Dialling<'_> {
@@ -290,6 +301,7 @@ impl Dialling<'_> {
         loop {
             if probe.afresh {
                 self.ends = start(self.place).await?;
+                self.ended = None;
             }
             let most = if is_first { ours.probe_max } else { ours.dial_max };
             let answer = self.ask(probe, most).await?;
@@ -377,7 +389,10 @@ impl Dialling<'_> {
                 Heard::Over { .. } | Heard::TooLong { .. } => {}
                 // Another start would end the same way.
                 Heard::Lost(lost) if lost.why == Why::Noise => return Err(Unopened::Lost { lost }),
-                Heard::Lost(_) => return Ok(Answer::Closed),
+                Heard::Lost(lost) => {
+                    self.ended = Some(lost);
+                    return Ok(Answer::Closed);
+                }
             }
         }
     }

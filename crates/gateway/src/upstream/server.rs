@@ -301,10 +301,10 @@ impl Server {
         let mut is_again = false;
         loop {
             let tell = |processes| {
-                // Whoever does not keep up misses it.
-                let _full = events
-                    .as_ref()
-                    .map(|events| events.try_send(Event::Waits(processes)));
+                if let Some(events) = &events {
+                    // Whoever does not keep up misses it.
+                    let _full = events.try_send(Event::Waits(processes));
+                }
             };
             let mut has_waited = false;
             let mut busy = |processes| {
@@ -542,8 +542,10 @@ impl Inner {
         self.pool.succeeded();
         self.state.send_if_modified(|state| {
             let changed = *state != State::Ready;
-            if matches!(state, State::Degraded { .. }) {
-                tracing::info!(server = self.pool.name(), "a server is back");
+            match state {
+                State::Starting => tracing::info!(server = self.pool.name(), "a server is ready"),
+                State::Degraded { .. } => tracing::info!(server = self.pool.name(), "a server is back"),
+                State::Ready | State::Closed => {}
             }
             *state = State::Ready;
             changed

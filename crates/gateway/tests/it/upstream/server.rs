@@ -292,7 +292,10 @@ async fn a_server_that_fails_is_degraded_and_tried_until_it_answers() {
     let State::Degraded { why, stderr, .. } = state else {
         panic!("{state:?}");
     };
-    assert!(why.contains("ended before it answered"), "{why}");
+    assert!(
+        why.contains("ended before it answered: its program exited with code 1"),
+        "{why}"
+    );
     assert!(stderr.contains("needed is missing"), "{stderr}");
     assert!(
         !why.contains("missing"),
