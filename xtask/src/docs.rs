@@ -191,6 +191,13 @@ fn settings() -> Result<String, String> {
             ),
             _ => (format!("[{name}]"), &section["properties"]),
         };
+        if name == "include" {
+            section_of(
+                &mut page,
+                "at the top of the file",
+                &serde_json::json!({ name: section }),
+            );
+        }
         if table.is_object() {
             section_of(&mut page, &title, table);
         }

@@ -33,7 +33,13 @@ pub fn schema() -> Json {
     let mut properties = Map::new();
     properties.insert(
         "include".to_owned(),
-        json!({ "type": "array", "items": { "type": "string" } }),
+        json!({
+            "type": "array",
+            "items": { "type": "string" },
+            "default": [],
+            "description": "More files of the configuration, or files of MCP clients (`.mcp.json`); a relative path starts at the \
+                            folder of the file that names it.",
+        }),
     );
     for (name, settings) in [
         ("server", Server::settings()),

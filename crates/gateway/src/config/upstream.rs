@@ -272,6 +272,7 @@ pub(super) fn schema() -> Json {
     server["properties"]["tools"] = serde_json::json!({
         "type": "object",
         "additionalProperties": object_schema(&UpstreamTool::settings()),
+        "description": "What is said of single tools: the section below.",
     });
     server["anyOf"] = serde_json::json!([{ "required": ["command"] }, { "required": ["url"] }]);
     serde_json::json!({ "type": "object", "additionalProperties": server })
