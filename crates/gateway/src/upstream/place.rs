@@ -5,7 +5,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -77,6 +77,53 @@ impl Where {
         };
         Ok(Place::Program(program, Arc::clone(&self.host)))
     }
+}
+
+/// What of a server's settings leads nowhere now, each in words. Nothing is started, and no value is told.
+pub fn faults(server: &Upstream, env: &[(OsString, OsString)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let folder = command::absolute(&server.folder);
+    if let Some(written) = server.command.0.first() {
+        if let Err(error) = program(server, env) {
+            faults.push(format!("cannot start `{written}`: {error}"));
+        }
+        let cwd = command::absolute(server.cwd.as_ref().unwrap_or(&server.folder));
+        if !cwd.is_dir() {
+            faults.push(format!(
+                "cannot start it in `{}`: there is no such folder",
+                cwd.display()
+            ));
+        }
+    }
+    // The variables of a client's file are looked at when it is read.
+    let values = server.env.0.iter().chain(&server.headers.0);
+    for (key, written) in values.filter(|_| !server.is_of_client) {
+        faults.extend(nowhere(written, &folder, env).map(|why| format!("`{key}`: {why}")));
+    }
+    faults
+}
+
+/// Why a value that stands elsewhere is not there; `None` where it may be.
+fn nowhere(written: &str, folder: &Path, env: &[(OsString, OsString)]) -> Option<String> {
+    if let Some(name) = written.strip_prefix("env:") {
+        let is_set = env.iter().any(|(own, _)| own == name);
+        return (!is_set).then(|| format!("the variable `{name}` is not set"));
+    }
+    if let Some(path) = written.strip_prefix("file:") {
+        let path = folder.join(path);
+        return (!path.is_file()).then(|| format!("there is no file `{}`", path.display()));
+    }
+    let program = written
+        .strip_prefix("cmd:")?
+        .split_whitespace()
+        .next()
+        .unwrap_or_default();
+    let path = env.iter().find(|(own, _)| own == "PATH");
+    let path = path.map_or(OsStr::new(""), |(_, path)| path);
+    let found = process::resolve(OsStr::new(program), path, folder);
+    found
+        .err()
+        .map(|error| format!("cannot start `{program}`: {error}"))
 }
 
 /// Where the program of a server is, which is none at a URL.

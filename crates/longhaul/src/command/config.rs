@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use longhaul_gateway::config::{self, is_clients_file};
+use longhaul_gateway::{
+    config::{self, is_clients_file},
+    upstream,
+};
 use serde::Serialize;
 
 use crate::{
@@ -54,13 +57,18 @@ fn init(file: &Path) -> Outcome {
 
 fn check(common: &Common) -> Outcome {
     let loaded = places::load(common, true)?;
+    let mut warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    let env: Vec<_> = std::env::vars_os().collect();
+    for server in loaded.config.servers_in_order() {
+        let faults = upstream::place::faults(server, &env).into_iter();
+        warnings.extend(faults.map(|fault| format!("server `{}`: {fault}", server.name)));
+    }
     if common.json {
-        let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
         say_json(&serde_json::json!({ "ok": true, "files": loaded.files, "warnings": warnings }))?;
         return Ok(Exit::Done);
     }
-    for warning in &loaded.warnings {
-        tell(format!("warning: {}", line(&warning.to_string())));
+    for warning in &warnings {
+        tell(format!("warning: {}", line(warning)));
     }
     match loaded.files.first() {
         Some(file) => say(format!(
