@@ -122,6 +122,8 @@ pub struct Settings {
     pub wait_tool: bool,
     /// The most calls of one owner that asked before they were a task (`tasks.questions_before_max`).
     pub rounds_max: usize,
+    /// The files of the configuration, for people.
+    pub config_files: Vec<String>,
     /// Where MCP clients reach this server, for people; `None` when it serves none.
     pub mcp_url: Option<String>,
     /// For how long the tool list may be cached by a client, in milliseconds.
@@ -160,6 +162,7 @@ impl Default for Settings {
             kept_for_join: Span::seconds(60 * 60),
             wait_tool: true,
             rounds_max: 5,
+            config_files: Vec::new(),
             mcp_url: None,
             list_cache_ms: 60_000,
             listen: listen::Limits::default(),

@@ -3,7 +3,13 @@
 //!
 //! Made by the binary after the engine was started, so that the first request already reads what is true.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
 use longhaul_core::Span;
@@ -41,6 +47,8 @@ pub struct Setup<'a> {
     pub keys: Keys,
     /// Its settings.
     pub config: &'a Config,
+    /// The files that they stand in, for people.
+    pub config_files: &'a [PathBuf],
     /// The user's socket; `None` to serve none.
     pub socket: Option<socket::Claim>,
     /// What is done about the configuration's address.
@@ -152,7 +160,10 @@ impl Server {
             Arc::clone(&catalog),
             fleet,
             setup.keys,
-            dispatch_settings(config, mcp_url),
+            dispatch::Settings {
+                config_files: setup.config_files.iter().map(|file| shown(file)).collect(),
+                ..dispatch_settings(config, mcp_url)
+            },
         );
         tokio::spawn(dispatch.clone().keep_definitions(changed));
         let links = base.filter(|_| config.server.page).map(|base| Links::new(&base));
@@ -341,6 +352,14 @@ const BACKLOG: u32 = 1024;
 /// How many bytes beyond the largest body are read of a request that is refused.
 const REFUSED_EXTRA: usize = 64 * 1024;
 
+fn shown(file: &Path) -> String {
+    std::path::absolute(file)
+        .as_deref()
+        .unwrap_or(file)
+        .display()
+        .to_string()
+}
+
 fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Settings {
     let tasks = &config.tasks;
     dispatch::Settings {
@@ -359,6 +378,7 @@ fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Sett
         kept_for_join: tasks.kept_for_join,
         wait_tool: tasks.wait_tool,
         rounds_max: tasks.questions_before_max as usize,
+        config_files: Vec::new(),
         mcp_url,
         list_cache_ms: dispatch::Settings::default().list_cache_ms,
         listen: listen::Limits {

@@ -87,6 +87,12 @@ fn excludes(pattern: &str, tool: &Entry) -> bool {
         })
 }
 
+/// The name that means this tool however it is listed: of a server's tool, with the server's. A command has none.
+pub(crate) fn full_name_of(tool: &Entry) -> Option<String> {
+    let server = &tool.server_tool.as_ref()?.server;
+    Some(full_name(server, bare(server, &tool.listing.name)))
+}
+
 /// The listed name of a server's tool without the server's.
 fn bare<'a>(server: &str, listed: &'a str) -> &'a str {
     let own = listed.strip_prefix(server);

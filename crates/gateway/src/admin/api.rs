@@ -132,6 +132,9 @@ pub struct Server {
     pub protocol: Option<String>,
     /// How many tools of it are offered.
     pub tools: u32,
+    /// The names by which they are listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_names: Vec<String>,
     /// Its tools that are not offered, each with why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
@@ -335,6 +338,9 @@ pub struct Tools {
 pub struct Tool {
     /// Its name.
     pub name: String,
+    /// The name that always means it: of a tool of a server, `server__tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_name: Option<String>,
     /// What it does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
@@ -357,6 +363,9 @@ pub struct Health {
     pub now_ms: u64,
     /// It takes no new work and will end.
     pub draining: bool,
+    /// The files of the configuration that it read when it started, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<String>,
     /// The address of the MCP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,

@@ -22,6 +22,7 @@ use crate::{
     identity::{Caller, Origin},
     outbound::Note,
     question::{Kind, Stored},
+    toolset,
 };
 
 impl Backend for Dispatch {
@@ -214,6 +215,7 @@ impl Backend for Dispatch {
                 started_at_ms: self.inner.started_at.0,
                 now_ms: engine.now().0,
                 draining: load.draining,
+                config: self.inner.settings.config_files.clone(),
                 mcp: self.inner.settings.mcp_url.clone(),
                 store: stats.backend.to_owned(),
                 schema: stats.schema,
@@ -545,6 +547,7 @@ fn tool(entry: &crate::catalog::Entry) -> api::Tool {
     use longhaul_core::task::OnCrash;
     api::Tool {
         name: entry.listing.name.clone(),
+        full_name: toolset::full_name_of(entry),
         description: entry.listing.description.clone().unwrap_or_default(),
         input_schema: RawValue::from_string(entry.listing.input_schema.text().to_owned())
             .expect("a listed schema is JSON"),

@@ -44,6 +44,10 @@ pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
         calls_itself: spoken.and_then(|spoken| calls_itself(spoken.server_info.as_ref()?)),
         protocol: spoken.map(|spoken| Era::version(spoken.era).to_owned()),
         tools: u32::try_from(offered.of_server(&config.name).count()).unwrap_or(u32::MAX),
+        tool_names: offered
+            .of_server(&config.name)
+            .map(|(entry, _)| entry.listing.name.clone())
+            .collect(),
         left_out: left_out(config, definitions.as_deref(), offered),
         notes: notes(member, offered),
         processes: member

@@ -2,10 +2,15 @@
 //!
 //! It changes nothing. Each check is one row; a broken one makes the command fail.
 
-use std::{fs, net::TcpListener, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, net::TcpListener, os::unix::fs::MetadataExt, path::Path, time::UNIX_EPOCH};
 
 use longhaul_engine::process;
-use longhaul_gateway::{admin::api::Health, command, config::Loaded, upstream};
+use longhaul_gateway::{
+    admin::api::{Health, ServerState},
+    command,
+    config::Loaded,
+    upstream,
+};
 use serde::Serialize;
 
 use crate::{
@@ -26,11 +31,16 @@ pub(crate) async fn doctor(common: &Common) -> Outcome {
             rows.push(directory(&state));
             rows.push(store(&state, loaded.as_ref()));
             let health = server(&state, &mut rows).await;
-            if let (None, Some(loaded)) = (&health, &loaded) {
-                rows.push(address(loaded));
-            }
-            if health.is_some() {
-                toolsets(&state, &mut rows).await;
+            match (&health, &loaded) {
+                (Some(health), _) => {
+                    read_by(health, &mut rows);
+                    behind(&state, &mut rows).await;
+                }
+                (None, Some(loaded)) => {
+                    rows.push(address(loaded));
+                    unasked(loaded, &mut rows);
+                }
+                (None, None) => {}
             }
         }
     }
@@ -50,6 +60,9 @@ pub(crate) async fn doctor(common: &Common) -> Outcome {
     }
     Ok(exit)
 }
+
+/// What to do where there is no configuration.
+const INIT: &str = "longhaul config init";
 
 #[derive(Serialize)]
 struct Row {
@@ -123,7 +136,7 @@ fn configuration(common: &Common, rows: &mut Vec<Row>) -> Option<Loaded> {
                 None => rows.push(odd(
                     "config",
                     "none; the defaults hold and there are no tools".into(),
-                    "longhaul config init",
+                    INIT,
                 )),
             }
             for warning in &loaded.warnings {
@@ -190,6 +203,37 @@ fn store(state: &State, loaded: Option<&Loaded>) -> Row {
     }
 }
 
+/// A file of the configuration that is newer than what the running server read.
+pub(super) fn changed(health: &Health) -> Option<&str> {
+    let is_newer = |file: &&String| {
+        let changed = fs::metadata(file).and_then(|found| found.modified()).ok();
+        let changed = changed.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        changed.is_some_and(|at| at.as_millis() > u128::from(health.started_at_ms))
+    };
+    health.config.iter().find(is_newer).map(String::as_str)
+}
+
+/// Which configuration the running server reads.
+fn read_by(health: &Health, rows: &mut Vec<Row>) {
+    let Some(file) = health.config.first() else {
+        return;
+    };
+    let file = line(file);
+    // What is right for a first start is wrong where a server has a configuration.
+    for row in rows.iter_mut().filter(|row| row.fix.as_deref() == Some(INIT)) {
+        row.found = format!("none for this command; the running server reads {file}");
+        row.fix = Some(format!("longhaul --config {file} doctor"));
+    }
+    match changed(health) {
+        Some(changed) => rows.push(odd(
+            "config",
+            format!("{} was changed after the running server read it", line(changed)),
+            "longhaul serve --replace",
+        )),
+        None => rows.push(row("config", format!("the running server reads {file}"))),
+    }
+}
+
 async fn server(state: &State, rows: &mut Vec<Row>) -> Option<Health> {
     let socket = state.socket();
     match Client::new(socket.clone()).health().await {
@@ -238,12 +282,25 @@ async fn server(state: &State, rows: &mut Vec<Row>) -> Option<Health> {
     }
 }
 
-/// What each toolset has at the server that runs.
-async fn toolsets(state: &State, rows: &mut Vec<Row>) {
+/// How the servers behind are, and what each toolset has, as the server that runs says.
+async fn behind(state: &State, rows: &mut Vec<Row>) {
     let listed = match Client::new(state.socket()).servers().await {
         Ok(listed) => listed,
-        Err(failure) => return rows.push(broken("toolset", failure)),
+        Err(failure) => return rows.push(broken("behind", failure)),
     };
+    for server in &listed.servers {
+        let name = line(&server.name);
+        let show = format!("longhaul servers show {name}");
+        rows.push(match server.state {
+            ServerState::Ready => row("behind", format!("{name}: ready; {} tools", server.tools)),
+            ServerState::Disabled => row("behind", format!("{name}: disabled")),
+            ServerState::Starting => odd("behind", format!("{name}: not reached yet"), show),
+            ServerState::Degraded => {
+                let why = line(server.why.as_deref().unwrap_or_default());
+                broken("behind", Failure::usage(format!("{name}: {why}")).fix(show))
+            }
+        });
+    }
     for toolset in &listed.toolsets {
         let found = screen::toolset(toolset);
         rows.push(match toolset.unmatched.as_slice() {
@@ -251,7 +308,7 @@ async fn toolsets(state: &State, rows: &mut Vec<Row>) {
             unmatched => odd(
                 "toolset",
                 format!("{found}; these fit no tool: {}", line(&unmatched.join(", "))),
-                "longhaul servers has what is listed; a server that was not reached yet lists nothing",
+                "longhaul servers show NAME lists the tools of a server; one that was not reached yet has none",
             ),
         });
     }
@@ -321,19 +378,21 @@ fn programs(loaded: &Loaded, rows: &mut Vec<Row>) {
             }
         }
     }
+}
+
+/// What can be said of the servers behind where no server runs that could be asked.
+fn unasked(loaded: &Loaded, rows: &mut Vec<Row>) {
     let env: Vec<_> = std::env::vars_os().collect();
     for server in loaded.config.servers_in_order() {
-        let Some(program) = server.command.0.first() else {
-            continue;
-        };
         let name = line(&server.name);
-        match upstream::place::program(server, &env) {
-            Ok(found) => rows.push(row("server", format!("{name}: {}", found.display()))),
-            Err(error) => rows.push(broken(
-                "server",
-                Failure::usage(format!("{name}: cannot start `{}`: {error}", line(program))),
-            )),
-        }
+        let faults = upstream::place::faults(server, &env);
+        rows.push(match faults.as_slice() {
+            [] => row("behind", format!("{name}: not asked, since no server runs")),
+            faults => broken(
+                "behind",
+                Failure::usage(format!("{name}: {}", line(&faults.join("; ")))),
+            ),
+        });
     }
 }
 

@@ -25,7 +25,7 @@ const RECONNECT_TRIES_MAX: u32 = 60;
 pub(crate) async fn run(common: &Common, flags: &Run) -> Outcome {
     screen_raw(flags.raw)?;
     let client = background::reach(common).await?;
-    let tool = find(client.tools().await?.tools, &flags.tool)?;
+    let tool = find(&client.tools().await?.tools, &flags.tool)?;
     let arguments = arguments::object(&tool.input_schema, &flags.arguments).map_err(|failure| {
         let usage = format!(
             "longhaul run {} {}",
@@ -232,10 +232,12 @@ pub(crate) fn exit(outcome: &Ended) -> Exit {
     }
 }
 
-fn find(tools: Vec<Tool>, name: &str) -> Result<Tool, Failure> {
+fn find(tools: &[Tool], name: &str) -> Result<Tool, Failure> {
     let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
-    if let Some(tool) = tools.into_iter().find(|tool| tool.name == name) {
-        return Ok(tool);
+    let is_it = |tool: &&Tool| tool.full_name.as_deref() == Some(name);
+    let found = tools.iter().find(|tool| tool.name == name);
+    if let Some(tool) = found.or_else(|| tools.iter().find(is_it)) {
+        return Ok(tool.clone());
     }
     let failure = Failure::new(
         Exit::NotFound,

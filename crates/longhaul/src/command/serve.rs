@@ -174,6 +174,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         servers: (fleet.clone(), changed),
         keys,
         config: &config,
+        config_files: &loaded.files,
         socket,
         listen: match (&flags, loaded.binds) {
             (Serve { stdio: true, .. }, false) => Listen::Nowhere,
@@ -422,10 +423,17 @@ fn announce(
     as_json: bool,
 ) {
     let tools = catalog.now().entries().len();
+    let behind: Vec<&str> = config
+        .servers_in_order()
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
+    // Each tells of itself once it was reached; until then, a new one's tools are not known.
+    let servers = behind.join(", ");
     let Some(address) = server.address() else {
-        return tracing::info!(tools, version = env!("CARGO_PKG_VERSION"), "ready");
+        return tracing::info!(tools, servers, version = env!("CARGO_PKG_VERSION"), "ready");
     };
-    tracing::info!(%address, tools, version = env!("CARGO_PKG_VERSION"), "ready");
+    tracing::info!(%address, tools, servers, version = env!("CARGO_PKG_VERSION"), "ready");
     if as_json {
         let mcp = format!("http://{address}/mcp");
         let ready = serde_json::json!({ "mcp": mcp, "address": address, "state": state.dir, "pid": std::process::id() });
@@ -439,13 +447,8 @@ fn announce(
         env!("CARGO_PKG_VERSION"),
         if tools == 1 { "tool" } else { "tools" }
     ));
-    let behind: Vec<&str> = config
-        .servers_in_order()
-        .iter()
-        .map(|server| server.name.as_str())
-        .collect();
     if !behind.is_empty() {
-        tell(format!("  servers {}", behind.join(", ")));
+        tell(format!("  servers {servers}"));
     }
     tell(format!("  mcp     http://{address}/mcp"));
     if let Some(links) = server.links() {

@@ -2,11 +2,12 @@
 
 use longhaul_gateway::admin::api::{Server, ServerState};
 
+use super::doctor;
 use crate::{
     background,
     exit::{Exit, Failure, Outcome},
     flags::{Common, Servers, ServersCommand},
-    screen::{self, age, block, line, say, say_json},
+    screen::{self, age, block, line, say, say_json, tell},
 };
 
 /// Runs the command.
@@ -62,8 +63,16 @@ async fn show(common: &Common, name: &str) -> Outcome {
 }
 
 async fn restart(common: &Common, name: &str) -> Outcome {
-    let server = background::client(common)?.restart_server(name).await?;
+    let client = background::client(common)?;
+    let server = client.restart_server(name).await?;
     print(common, &server)?;
+    let health = client.health().await?;
+    if let Some(file) = doctor::changed(&health) {
+        let file = line(file);
+        tell(format!(
+            "note: `{file}` was changed after Longhaul read it; a restart of one server keeps its settings: longhaul serve --replace"
+        ));
+    }
     if server.state == ServerState::Disabled {
         return Err(Failure::new(
             Exit::Failed,
@@ -105,6 +114,9 @@ fn describe(server: &Server) {
     );
     row("speaks", server.protocol.as_deref().map(line).unwrap_or_default());
     row("tools", server.tools.to_string());
+    for tool in &server.tool_names {
+        row("", line(tool));
+    }
     for left_out in &server.left_out {
         row("left out", line(left_out));
     }
@@ -139,6 +151,10 @@ fn describe(server: &Server) {
         }
     }
     if server.state == ServerState::Degraded {
-        row("next", format!("longhaul servers restart {}", line(&server.name)));
+        row(
+            "next",
+            "it is tried again by itself; what you changed in the configuration: longhaul serve --replace"
+                .to_owned(),
+        );
     }
 }

@@ -4,6 +4,7 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+mod behind;
 mod browser;
 mod cli;
 mod connections;

@@ -81,7 +81,7 @@ fn doctor_and_servers_name_the_toolsets() {
     let row = doctor.out.lines().find(|line| line.contains("at /mcp/"));
     let row = row.unwrap_or_else(|| panic!("{doctor:?}"));
     assert!(
-        row.contains("short: 1 tool at /mcp/short; What is quick."),
+        row.contains("short: 1 tool at /mcp/short; What is quick; these fit"),
         "{row}"
     );
     assert!(
