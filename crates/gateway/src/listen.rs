@@ -4,7 +4,10 @@
 //! change, then the end (G-37, Q-14). Nothing queues here but the names of tasks: a reader that falls behind learns the
 //! newest state of each task and misses only states in between. Every tick passes the gate.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+};
 
 use longhaul_core::TaskId;
 use longhaul_engine::watch::Watcher;
@@ -80,6 +83,8 @@ pub struct Listener {
     acknowledges: Option<Filter>,
     changes: Changes,
     updates: Updates,
+    /// Servers are asked to tell of resources.
+    subscribing: Option<Pin<Box<dyn Future<Output = Updates> + Send>>>,
     /// The tasks to be looked at, each once: a state is read when the stream has room for it.
     due: VecDeque<TaskId>,
     /// What was told last.
@@ -105,19 +110,20 @@ impl Listener {
         let watcher = dispatch.watcher();
         let wanted = dispatch.tells_of(&caller.selection, &filter);
         let changes = Changes::of(dispatch.catalog(), &caller.selection, wanted);
-        let updates = dispatch.subscribed(&caller, client, &filter.resources).await;
-        let resources = updates.uris();
+        // Waited for by the stream: a silent server does not keep it from opening.
+        let subscribing = (!filter.resources.is_empty())
+            .then(|| Box::pin(dispatch.subscribed(&caller, client, filter.resources)) as Pin<Box<_>>);
         let mut listener = Listener {
             _place: place,
-            // A resource changes as long as its server lives.
-            ends: filter.tasks.is_some() && resources.is_empty(),
+            ends: filter.tasks.is_some(),
             dispatch,
             caller,
             watcher,
             followed: BTreeMap::new(),
             acknowledges: None,
             changes,
-            updates,
+            updates: Updates::default(),
+            subscribing,
             due: VecDeque::new(),
             last: None,
         };
@@ -148,7 +154,7 @@ impl Listener {
             tools_list_changed: wanted.tools,
             prompts_list_changed: wanted.prompts,
             resources_list_changed: wanted.resources,
-            resources,
+            resources: Vec::new(),
             tasks: filter.tasks.is_some().then_some(named),
         });
         listener
@@ -156,7 +162,14 @@ impl Listener {
 
     /// The next thing; waits until there is one. Safe to drop and call again.
     pub async fn next(&mut self) -> Tick {
-        if let Some(honoured) = self.acknowledges.take() {
+        if let Some(subscribing) = &mut self.subscribing {
+            self.updates = subscribing.await;
+            self.subscribing = None;
+        }
+        if let Some(mut honoured) = self.acknowledges.take() {
+            honoured.resources = self.updates.uris();
+            // A resource changes as long as its server lives.
+            self.ends &= honoured.resources.is_empty();
             return Tick::Push(Push::Acknowledged(honoured));
         }
         loop {

@@ -388,6 +388,7 @@ fn dispatch_settings(config: &Config, mcp_url: Option<String>) -> dispatch::Sett
         },
         subscriptions: updates::Limits {
             each_max: config.server.subscriptions_max as usize,
+            owner_max: config.server.subscriptions_owner_max as usize,
             total_max: config.server.subscriptions_total_max as usize,
         },
         poll: view::Poll {

@@ -44,6 +44,7 @@ pub struct Session {
     is_kept: bool,
     /// The resources that its client is told of.
     updates: Updates,
+    subscribing: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -51,6 +52,8 @@ struct State {
     /// The resources that its client subscribed to and is not told of: they are subscribed to again once there is a
     /// stream that tells of them.
     owed: BTreeSet<String>,
+    /// The resources that its client is about to subscribe to.
+    beginning: Vec<String>,
     /// Somebody looks after the resources.
     is_tended: bool,
     /// What the shared stream follows, and whether the client was handed the task.
@@ -113,6 +116,21 @@ impl Drop for Wait {
     }
 }
 
+/// A resource that counts as subscribed to until this is dropped.
+pub(crate) struct Beginning {
+    session: Arc<Session>,
+    resource: String,
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        let beginning = &mut self.session.lock().beginning;
+        if let Some(at) = beginning.iter().position(|resource| *resource == self.resource) {
+            beginning.swap_remove(at);
+        }
+    }
+}
+
 /// A stream's place in its session. Dropping it makes its questions free for another stream.
 pub(crate) struct Carriage {
     session: Arc<Session>,
@@ -133,6 +151,7 @@ impl Session {
             state: Mutex::new(State {
                 level: None,
                 owed: BTreeSet::new(),
+                beginning: Vec::new(),
                 is_tended: false,
                 followed: BTreeMap::new(),
                 order: VecDeque::new(),
@@ -148,6 +167,7 @@ impl Session {
             over: AtomicBool::new(false),
             is_kept,
             updates: Updates::default(),
+            subscribing: tokio::sync::Mutex::default(),
         })
     }
 
@@ -185,11 +205,24 @@ impl Session {
         &self.updates
     }
 
-    /// All that its client subscribed to.
-    pub(crate) fn subscribed(&self) -> BTreeSet<String> {
-        let mut all = self.owed();
-        all.extend(self.updates.uris());
-        all
+    /// Held by whoever changes what its client is subscribed to, here and in its record.
+    pub(crate) fn subscribing(&self) -> &tokio::sync::Mutex<()> {
+        &self.subscribing
+    }
+
+    /// Counts a resource among those that its client subscribed to, if they are fewer than `most`.
+    pub(crate) fn begin_subscribing(self: &Arc<Session>, resource: &str, most: usize) -> Option<Beginning> {
+        let mut state = self.lock();
+        let mut all: BTreeSet<String> = self.updates.uris().into_iter().collect();
+        all.extend(state.owed.iter().chain(&state.beginning).cloned());
+        if all.len() >= most && !all.contains(resource) {
+            return None;
+        }
+        state.beginning.push(resource.to_owned());
+        Some(Beginning {
+            session: Arc::clone(self),
+            resource: resource.to_owned(),
+        })
     }
 
     /// An earlier process had these.

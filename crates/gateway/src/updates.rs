@@ -23,6 +23,8 @@ use crate::{
 pub struct Limits {
     /// The most resources of one session, or of one stream (`server.subscriptions_max`).
     pub each_max: usize,
+    /// The most of all sessions and streams of one owner (`server.subscriptions_owner_max`).
+    pub owner_max: usize,
     /// The most of all sessions and streams (`server.subscriptions_total_max`).
     pub total_max: usize,
 }
@@ -31,6 +33,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             each_max: 64,
+            owner_max: 512,
             total_max: 1_024,
         }
     }
@@ -38,7 +41,7 @@ impl Default for Limits {
 
 impl Limits {
     pub(crate) fn caps(self) -> Caps {
-        Caps::places(self.total_max, self.total_max)
+        Caps::places(self.owner_max, self.total_max)
     }
 
     /// What a client is told who subscribed to too many.
@@ -47,8 +50,9 @@ impl Limits {
         RpcError::refused(
             RefusalCode::OverLimit,
             format!(
-                "{most} resources are subscribed to, or as many as the server has room for, which is the most \
-                 (`server.subscriptions_max`, `server.subscriptions_total_max`): unsubscribe from one"
+                "{most} resources are subscribed to, or as many as you may have, or the server, which is the most \
+                 (`server.subscriptions_max`, `server.subscriptions_owner_max`, `server.subscriptions_total_max`): \
+                 unsubscribe from one"
             ),
             Refusal {
                 reason: "subscription_limit".into(),
@@ -66,9 +70,9 @@ pub(crate) struct Updates {
     held: Mutex<BTreeMap<String, Held>>,
 }
 
-/// A subscription to one resource: at the server that has it, or at each that may.
+/// A subscription to one resource, at the server that has it.
 pub(crate) struct Held {
-    pub(crate) _subscriptions: Vec<Subscription>,
+    pub(crate) _subscription: Subscription,
     pub(crate) _place: Place,
 }
 

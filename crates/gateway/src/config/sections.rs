@@ -53,6 +53,8 @@ section! {
         stream_tasks_max: u32 = "16" in 1..=1024, since "0.1.0";
         /// The most resources of servers behind that one session, or one `subscriptions/listen`, may subscribe to.
         subscriptions_max: u32 = "64" in 1..=4096, since "0.1.0";
+        /// The most subscriptions to resources of all sessions and streams of one owner.
+        subscriptions_owner_max: u32 = "512" in 1..=65536, since "0.1.0";
         /// The most subscriptions to resources of all sessions and streams together.
         subscriptions_total_max: u32 = "1024" in 1..=65536, since "0.1.0";
         /// How long a reader of a stream may stop reading before the stream is cut.

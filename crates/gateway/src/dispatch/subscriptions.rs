@@ -12,9 +12,10 @@ use std::{
 use futures_util::future::join_all;
 use longhaul_mcp::{
     Reply, RpcError, clean,
+    frame::Obj,
     request::{Answers, Client, RelayMethod},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Conversation, Dispatch,
@@ -22,16 +23,33 @@ use super::{
 };
 use crate::{
     identity::{self, Caller},
-    session::Session,
+    session::{Beginning, Session},
     updates::{Held, Updates},
-    upstream::{Outcome, Server, reason::Asked, server, subscription},
+    upstream::{
+        Outcome, Request, Server,
+        fleet::Member,
+        reason::Asked,
+        server,
+        subscription::{self, Due},
+    },
 };
 
+/// How long subscribing may take in all. A server has its `request_timeout` where that is less.
+const SUBSCRIBE_TIME: Duration = Duration::from_secs(60);
 /// How long a stream waits for the servers that it subscribes to, before its first message.
 const STREAM_WAITS: Duration = Duration::from_secs(20);
+/// How long servers are asked whether they have a resource that none of them lists.
+const FIND_TIME: Duration = Duration::from_secs(10);
+
+/// A subscription that stands and is not yet its session's.
+struct Begun {
+    held: Held,
+    _counted: Beginning,
+}
 
 impl Dispatch {
-    /// `resources/subscribe` and `resources/unsubscribe` of a session.
+    /// `resources/subscribe` and `resources/unsubscribe` of a session. Dropped, it subscribes to nothing, or it is done
+    /// to its end.
     pub(super) async fn subscription(
         &self,
         owner: &Caller,
@@ -42,25 +60,50 @@ impl Dispatch {
     ) -> Result<Reply, RpcError> {
         let session = &session.session;
         if method == RelayMethod::Unsubscribe {
-            session.unsubscribed(uri);
-            self.keep_subscription(owner, session, uri, false).await?;
+            self.set_subscription(owner, session, uri, None).await?;
             return Ok(Reply::Ack);
         }
-        let updates = session.updates();
-        if updates.has(uri) {
+        if session.updates().has(uri) {
             return Ok(Reply::Ack);
         }
-        if session.subscribed().len() >= self.inner.settings.subscriptions.each_max {
-            return Err(self.inner.settings.subscriptions.refusal());
-        }
-        self.watch(owner, whose, uri, updates).await?;
-        if let Err(error) = self.keep_subscription(owner, session, uri, true).await {
-            updates.end(uri);
-            return Err(error);
-        }
-        session.made_again(uri);
-        self.tend(owner, session);
+        let limits = self.inner.settings.subscriptions;
+        let counted = session.begin_subscribing(uri, limits.each_max);
+        let counted = counted.ok_or_else(|| limits.refusal())?;
+        let (due, until) = (session.updates().due(), Instant::now() + SUBSCRIBE_TIME);
+        let begun = Begun {
+            held: self.watch(owner, whose, uri, due, until).await?,
+            _counted: counted,
+        };
+        self.set_subscription(owner, session, uri, Some(begun)).await?;
         Ok(Reply::Ack)
+    }
+
+    /// Gives a session a subscription, or ends the one it has: in its record, then here. It is done to its end,
+    /// whoever waits, and one after the other, so that both say the same.
+    async fn set_subscription(
+        &self,
+        owner: &Caller,
+        session: &Arc<Session>,
+        uri: &str,
+        begun: Option<Begun>,
+    ) -> Result<(), RpcError> {
+        let (dispatch, owner) = (self.clone(), owner.clone());
+        let (session, uri) = (Arc::clone(session), uri.to_owned());
+        let setting = tokio::spawn(async move {
+            let _turn = session.subscribing().lock().await;
+            let kept = dispatch.keep_subscription(&owner, &session, &uri, begun.is_some());
+            kept.await?;
+            match begun {
+                Some(begun) => {
+                    session.updates().hold(&uri, begun.held);
+                    session.made_again(&uri);
+                    dispatch.tend(&owner, &session);
+                }
+                None => session.unsubscribed(&uri),
+            }
+            Ok(())
+        });
+        setting.await.unwrap_or_else(|_| Err(not_begun()))
     }
 
     async fn keep_subscription(
@@ -85,31 +128,42 @@ impl Dispatch {
     }
 
     /// What a stream subscribes to; servers that refuse, or do not answer in time, are left out (B-46).
-    pub(crate) async fn subscribed(&self, owner: &Caller, client: &Client, uris: &[String]) -> Updates {
-        let updates = Updates::default();
-        let whose = super::relay::caller(owner, None, client);
-        let mut wanted: Vec<&String> = Vec::new();
-        for uri in uris {
-            if wanted.len() < self.inner.settings.subscriptions.each_max && !wanted.contains(&uri) {
-                wanted.push(uri);
+    pub(crate) fn subscribed(
+        &self,
+        owner: &Caller,
+        client: &Client,
+        uris: Vec<String>,
+    ) -> impl Future<Output = Updates> + Send + use<> {
+        let (dispatch, owner) = (self.clone(), owner.clone());
+        let whose = super::relay::caller(&owner, None, client);
+        async move {
+            let updates = Updates::default();
+            let mut wanted: Vec<&String> = Vec::new();
+            for uri in &uris {
+                if wanted.len() < dispatch.inner.settings.subscriptions.each_max && !wanted.contains(&uri) {
+                    wanted.push(uri);
+                }
             }
+            let until = Instant::now() + STREAM_WAITS;
+            let each = wanted.into_iter().map(async |uri| {
+                if let Ok(held) = dispatch.watch(&owner, &whose, uri, updates.due(), until).await {
+                    updates.hold(uri, held);
+                }
+            });
+            join_all(each).await;
+            updates
         }
-        let each = wanted
-            .into_iter()
-            .map(|uri| timeout(STREAM_WAITS, self.watch(owner, &whose, uri, &updates)));
-        join_all(each).await;
-        updates
     }
 
-    /// Subscribes to a resource: at the server that lists it, else at the first whose template fits, else at each that
-    /// takes the subscription, for any of those may have it.
+    /// Subscribes to a resource at the server that has it. What that one says is the answer.
     async fn watch(
         &self,
         owner: &Caller,
         whose: &server::Caller,
         uri: &str,
-        updates: &Updates,
-    ) -> Result<(), RpcError> {
+        due: &Arc<Due>,
+        until: Instant,
+    ) -> Result<Held, RpcError> {
         if uri.len() > subscription::URI_BYTES_MAX {
             let most = subscription::URI_BYTES_MAX;
             return Err(RpcError::invalid_params(format!(
@@ -119,48 +173,61 @@ impl Dispatch {
         let limits = self.inner.settings.subscriptions;
         let place = self.inner.subscriptions.take(&owner.owner, 0, limits.caps());
         let place = place.ok_or_else(|| limits.refusal())?;
-        let mut subscriptions = Vec::new();
-        let mut error = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
-        for Candidate {
-            rank,
+        let found = self.having(owner, whose, uri, until).await;
+        let Candidate {
             member,
             server,
             offers,
-        } in self.ranked(&owner.selection, whose, uri, RelayMethod::ReadResource)
-        {
-            let is_the_one = rank < Rank::Unknown;
-            if !offers.subscribe {
-                if is_the_one {
-                    error = RpcError::invalid_params(format!(
-                        "The server `{}` does not tell of changes of its resources",
-                        server.name()
-                    ));
-                    break;
-                }
-                continue;
-            }
-            let limit = Duration::from_millis(member.config.request_timeout.0);
-            let subscribed = timeout(limit, server.subscribe(whose, uri, updates.due()));
-            match subscribed.await {
-                Ok(Ok(subscription)) => {
-                    subscriptions.push(subscription);
-                    if is_the_one {
-                        break;
-                    }
-                }
-                Ok(Err(outcome)) => error = refused(owner, server, &outcome),
-                Err(_) => error = refused(owner, server, &Outcome::TimedOut),
-            }
+            ..
+        } = found
+            .ok_or_else(|| RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200))))?;
+        if !offers.subscribe {
+            return Err(RpcError::invalid_params(format!(
+                "The server `{}` does not tell of changes of its resources",
+                server.name()
+            )));
         }
-        if subscriptions.is_empty() {
-            return Err(error);
+        if !server.lasts(whose) {
+            return Err(RpcError::invalid_params(format!(
+                "The server `{}` has a process for each call, which ends with it (`isolation = \"call\"`): none is \
+                 left that could tell of changes",
+                server.name()
+            )));
         }
-        let held = Held {
-            _subscriptions: subscriptions,
-            _place: place,
-        };
-        updates.hold(uri, held);
-        Ok(())
+        let limit = until.min(Instant::now() + request_timeout(member));
+        match timeout_at(limit, server.subscribe(whose, uri, due)).await {
+            Ok(Ok(subscription)) => Ok(Held {
+                _subscription: subscription,
+                _place: place,
+            }),
+            Ok(Err(outcome)) => Err(refused(owner, server, &outcome)),
+            Err(_) => Err(refused(owner, server, &Outcome::TimedOut)),
+        }
+    }
+
+    /// The server that has a resource: the first that lists it, else the one that may have it. Where several may, the
+    /// first of those that give it to whoever reads it; one that is silent is passed over.
+    async fn having<'a>(
+        &'a self,
+        owner: &'a Caller,
+        whose: &server::Caller,
+        uri: &str,
+        until: Instant,
+    ) -> Option<Candidate<'a>> {
+        let ranked = self.ranked(&owner.selection, whose, uri, RelayMethod::ReadResource);
+        let rank = ranked.first()?.rank;
+        let mut likeliest: Vec<_> = ranked.into_iter().filter(|other| other.rank == rank).collect();
+        if rank == Rank::Listed || likeliest.len() == 1 {
+            return Some(likeliest.swap_remove(0));
+        }
+        let half = until.duration_since(Instant::now()) / 2;
+        let each = likeliest.into_iter().map(async |candidate| {
+            let limit = half.min(FIND_TIME).min(request_timeout(candidate.member));
+            gives(candidate.server, whose, uri, limit)
+                .await
+                .then_some(candidate)
+        });
+        join_all(each).await.into_iter().flatten().next()
     }
 
     /// Looks after what a session subscribed to, as long as there is something: makes again what an earlier process
@@ -177,6 +244,28 @@ impl Dispatch {
     }
 }
 
+fn request_timeout(member: &Member) -> Duration {
+    Duration::from_millis(member.config.request_timeout.0)
+}
+
+/// Whether a server gives a resource to this caller within a time.
+async fn gives(server: &Server, whose: &server::Caller, uri: &str, limit: Duration) -> bool {
+    let mut params = Obj::default();
+    params.set("uri", uri);
+    let request = Request {
+        method: "resources/read",
+        params: Some(&params),
+        timeout: Some(limit),
+        ..Request::default()
+    };
+    let read = server.call(whose, request, None, std::future::pending());
+    matches!(tokio::time::timeout(limit, read).await, Ok(Outcome::Came(_)))
+}
+
+fn not_begun() -> RpcError {
+    RpcError::internal("not_begun", "The subscription could not begin; try again")
+}
+
 /// Why there is no subscription, as its client may know it.
 fn refused(owner: &Caller, server: &Server, outcome: &Outcome) -> RpcError {
     let asked = Asked {
@@ -186,7 +275,7 @@ fn refused(owner: &Caller, server: &Server, outcome: &Outcome) -> RpcError {
     };
     match outcome.clone().result(asked) {
         Err(error) => error,
-        Ok(_) => RpcError::internal("not_begun", "The subscription could not begin; try again"),
+        Ok(_) => not_begun(),
     }
 }
 
@@ -240,15 +329,19 @@ impl Tending {
     /// Something may have changed meanwhile, so the client is told once.
     async fn make_again(&self, session: &Session) {
         let whose = super::relay::in_session(&self.owner, session);
-        for uri in session.owed() {
-            let updates = session.updates();
-            let made = self.dispatch.watch(&self.owner, &whose, &uri, updates).await;
-            if made.is_ok() && session.made_again(&uri) {
+        let (updates, until) = (session.updates(), Instant::now() + SUBSCRIBE_TIME);
+        let each = session.owed().into_iter().map(async |uri| {
+            let made = self
+                .dispatch
+                .watch(&self.owner, &whose, &uri, updates.due(), until);
+            let Ok(held) = made.await else { return };
+            let _turn = session.subscribing().lock().await;
+            // It may have been unsubscribed from meanwhile.
+            if session.made_again(&uri) {
+                updates.hold(&uri, held);
                 updates.due().add(&uri, &uri);
-            } else if made.is_ok() {
-                // It was unsubscribed from meanwhile.
-                updates.end(&uri);
             }
-        }
+        });
+        join_all(each).await;
     }
 }

@@ -285,6 +285,11 @@ impl Server {
         self.inner.key(caller)
     }
 
+    /// Whether what serves this caller outlives a call: a process of one call does not.
+    pub fn lasts(&self, caller: &Caller) -> bool {
+        !matches!(self.inner.key(caller), Key::Call(_))
+    }
+
     /// Sends a request of this caller and waits for what comes of it. It is sent at most once.
     ///
     /// `stop` is the caller's order to give it up: the server is told by the means of its generation. Progress and

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use longhaul_gateway::{
     dispatch::{SessionLimits, Settings},
     updates::Limits,
+    upstream::server::State,
 };
 use serde_json::{Value, json};
 
@@ -224,6 +226,96 @@ async fn a_refused_subscription_ends_with_the_server_s_own_error() {
     }
 }
 
+/// Two servers in sessions that all share, each with options of its own.
+async fn two(first: &str, second: &str) -> World {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
+    let server = |name: &str, option: &str| {
+        format!(
+            "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era=2025\"{option}]\n\
+             env.PYTHONDONTWRITEBYTECODE = \"1\"\n{SHARED}"
+        )
+    };
+    let config = [server("first", first), server("second", second)].concat();
+    let world = World::behind(&config, Settings::default()).await;
+    for server in world.fleet.servers() {
+        let mut state = server.watch_state();
+        let ready = state.wait_for(|state| *state == State::Ready);
+        let ready = tokio::time::timeout(Duration::from_secs(30), ready).await;
+        ready.expect("in time").expect("the server lives");
+    }
+    world
+}
+
+#[tokio::test]
+async fn the_server_that_lists_a_resource_has_the_last_word() {
+    let world = two(", \"--refuses=fixture://mine\"", "").await;
+    let session = SessionClient::open(&world).await;
+    let reply = subscribe(&session, "fixture://mine").await;
+    assert_eq!(reply["error"]["code"], -32050, "{reply}");
+}
+
+#[tokio::test]
+async fn a_resource_that_nobody_lists_is_subscribed_to_at_the_server_that_gives_it() {
+    let world = two(", \"--unread\"", "").await;
+    let session = SessionClient::open(&world).await;
+    let reply = subscribe(&session, "fixture://two").await;
+    assert_eq!(reply["result"], json!({}), "{reply}");
+    for (tool, subscribed) in [
+        ("first__seen", json!([])),
+        ("second__seen", json!(["fixture://two"])),
+    ] {
+        let seen = world.call(&Client::without_tasks(), tool, json!({})).await;
+        let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+        assert_eq!(seen["subscribed"], subscribed, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_server_keeps_no_stream_from_opening() {
+    let world = two(", \"--mute\"", ", \"--mute\"").await;
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["fixture://one", "fixture://two"] } });
+    let client = Client::without_tasks();
+    let stream = world.stream(&client, "subscriptions/listen", filter);
+    tokio::time::timeout(Duration::from_secs(5), stream)
+        .await
+        .expect("the reply begins");
+}
+
+#[tokio::test]
+async fn a_server_with_a_process_for_each_call_takes_no_subscription() {
+    let world = world("2025", "isolation = \"call\"\n").await;
+    let session = SessionClient::open(&world).await;
+    let reply = subscribe(&session, "fixture://one").await;
+    assert_eq!(reply["error"]["code"], -32602, "{reply}");
+    let message = reply["error"]["message"].as_str().expect("a text");
+    assert!(message.contains("isolation"), "{message}");
+}
+
+#[tokio::test]
+async fn subscriptions_that_begin_at_once_are_no_more_than_the_limit() {
+    let settings = Settings {
+        subscriptions: Limits {
+            each_max: 2,
+            owner_max: 3,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let world = world_with("2025", SHARED, settings).await;
+    let (ada, bob) = (
+        SessionClient::open(&world).await,
+        SessionClient::open(&world).await,
+    );
+    let uris: Vec<String> = (0..6).map(|part| format!("fixture://{part}")).collect();
+    let stand = async |session: &SessionClient<'_>| {
+        let replies = join_all(uris.iter().map(|uri| subscribe(session, uri))).await;
+        replies.iter().filter(|reply| reply["error"].is_null()).count()
+    };
+    assert_eq!(stand(&ada).await, 2);
+    // The rest of what its owner may have.
+    assert_eq!(stand(&bob).await, 1);
+}
+
 #[tokio::test]
 async fn a_change_that_a_dead_stream_took_is_told_by_the_next() {
     let world = world("2025", SHARED).await;
@@ -251,6 +343,7 @@ async fn subscriptions_have_a_limit_in_a_session_and_in_all() {
         subscriptions: Limits {
             each_max: 2,
             total_max: 3,
+            ..Limits::default()
         },
         ..Settings::default()
     };
