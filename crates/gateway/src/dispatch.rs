@@ -298,10 +298,7 @@ impl Dispatch {
             Request::Relay(relay) => {
                 return match self.relaying(caller, session, &incoming.client, relay) {
                     Ok(relaying) => Handled::Relay(Box::new(relaying)),
-                    Err(relay) => {
-                        let reply = self.relay(caller, session, &incoming.client, relay, None).await;
-                        Handled::Reply(Box::new(reply.unwrap_or_else(Reply::Error)))
-                    }
+                    Err(error) => Handled::Reply(Box::new(Reply::Error(error))),
                 };
             }
             Request::Listen(filter) => {

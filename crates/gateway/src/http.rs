@@ -288,7 +288,9 @@ async fn serve(shared: Shared, caller: &Caller, incoming: Incoming, streams: boo
         }
         Later::Call(held) => reply::at_end(&shared, edge, &id, *held, reply::taken).await,
         Later::Wait(waiting) => reply::at_end(&shared, edge, &id, *waiting, reply::fitted).await,
-        Later::Relay(relaying) if streams => sse::call(shared, id, *relaying, None),
+        Later::Relay(relaying) if streams && relaying.wants_stream() => {
+            sse::call(shared, id, *relaying, None)
+        }
         Later::Relay(relaying) => reply::at_end(&shared, edge, &id, *relaying, reply::fitted).await,
         Later::Listen(listener) if streams => sse::listen(shared, id, *listener),
         Later::Listen(_) => text(
@@ -348,8 +350,17 @@ async fn serve_session(
             let ended = tokio::time::timeout(shared.limits.result_wait, ended).await;
             ended.unwrap_or_else(|_| single(edge, &id, &reply::still_running()))
         }
-        Later::Relay(relaying) if streams => sse::steps(shared, session, id, *relaying, None, Begins::Anew),
-        Later::Relay(relaying) => reply::at_end(&shared, edge, &id, *relaying, reply::fitted).await,
+        Later::Relay(relaying) if streams && relaying.wants_stream() => {
+            sse::steps(shared, session, id, *relaying, None, Begins::Anew)
+        }
+        Later::Relay(relaying) => {
+            let mut wait = session.waiting(&id);
+            tokio::select! {
+                response = reply::at_end(&shared, edge, &id, *relaying, reply::fitted) => response,
+                // no reply to what nobody waits for.
+                _ = wait.given_up() => StatusCode::ACCEPTED.into_response(),
+            }
+        }
         Later::Listen(_) => single(
             edge,
             &id,

@@ -1,8 +1,8 @@
 //! What a client with a session was told, and on which of its streams.
 //!
 //! Made by `dispatch` from a sealed session id or by a pipe; read by the streams of the session. It is memory
-//! only: the id says what was agreed, and what a stream says of tasks is derived from rows. What a pipe subscribed to,
-//! and the level of log messages that a client set, are lost with it.
+//! only: the id says what was agreed, what a stream says of tasks is derived from rows, and what the client set is in
+//! the session's record, where it has one.
 //! A question goes to one stream of a session at a time: one that waits for its task, else the shared one,
 //! else to the first that opens.
 

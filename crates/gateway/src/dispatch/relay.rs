@@ -73,25 +73,24 @@ impl Dispatch {
         heard
     }
 
-    /// Passes a request on whose client hears of its progress, or of its log messages; gives the request back where its
-    /// client does not.
+    /// Passes a request on. It has one of its owner's places for what is held, as a call has.
     pub(super) fn relaying(
         &self,
         owner: &identity::Caller,
         session: Option<&Conversation>,
         client: &Client,
         relay: Relay,
-    ) -> Result<Relaying, Relay> {
+    ) -> Result<Relaying, RpcError> {
+        let place = self.held_place(owner, &[])?;
         let level = wanted_level(session, &relay);
-        if relay.progress_token.is_none() && level.is_none() {
-            return Err(relay);
-        }
         let (events, heard) = mpsc::channel(EVENTS_MAX);
+        let events = (relay.progress_token.is_some() || level.is_some()).then_some(events);
         let token = relay.progress_token.clone();
         let (dispatch, owner) = (self.clone(), owner.clone());
         let (session, client) = (session.cloned(), client.clone());
         let reply = async move {
-            let relayed = dispatch.relay(&owner, session.as_ref(), &client, relay, Some(events));
+            let _place = place;
+            let relayed = dispatch.relay(&owner, session.as_ref(), &client, relay, events);
             relayed.await.unwrap_or_else(Reply::Error)
         };
         Ok(Relaying::new(token, level, heard, reply))

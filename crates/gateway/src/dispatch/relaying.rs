@@ -1,7 +1,7 @@
-//! A request that is passed on while its client hears of its progress and its log messages.
+//! A request that is passed on. Its client hears of its progress and its log messages, where it asked for either.
 //!
-//! Made by `dispatch::relay` for a client that asked for either; read by the transports, as a call is. Nothing of it is
-//! stored: a client that leaves gives the request up.
+//! Made by `dispatch::relay`; read by the transports, as a call is. Nothing of it is stored: a client that leaves, or
+//! cancels it, gives the request up.
 
 use std::pin::Pin;
 
@@ -44,6 +44,11 @@ impl Relaying {
             replied: None,
             progress: f64::NEG_INFINITY,
         }
+    }
+
+    /// Whether its client is told anything before the reply.
+    pub(crate) fn wants_stream(&self) -> bool {
+        self.token.is_some() || self.level.is_some()
     }
 
     fn push(&mut self, event: Event) -> Option<Push> {

@@ -11,7 +11,7 @@ use longhaul_gateway::{
 use serde_json::{Value, json};
 
 use crate::{
-    behind::{said, world, world_with},
+    behind::{fixture, ready, said, world, world_with},
     session_client::{Events, SessionClient},
     support::{Client, Frames, World},
 };
@@ -419,6 +419,87 @@ async fn a_session_without_a_reader_lets_its_subscriptions_rest() {
     let mut events = session.listen(None).await;
     assert_eq!(updated(&mut events).await, "fixture://one");
     seen(&world, |seen| seen["subscribed"] == json!(["fixture://one"])).await;
+}
+
+#[tokio::test]
+async fn a_request_without_a_stream_is_cancelled_at_its_server() {
+    let more = format!("{SHARED}request_timeout = \"5m\"\n");
+    let world = World::behind(&fixture("2025\", \"--mute", &more), Settings::default()).await;
+    ready(&world).await;
+    let session = SessionClient::open(&world).await;
+    let cancelled =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 31 } });
+    let read = json!({ "jsonrpc": "2.0", "id": 31, "method": "resources/read", "params": { "uri": "fixture://one" } });
+    let reading = session.post(&read);
+    tokio::pin!(reading);
+    let given_up = async {
+        loop {
+            // It is ignored until the request is there.
+            tokio::select! {
+                got = &mut reading => return got,
+                told = session.post(&cancelled) => assert_eq!(told.status, 202),
+            }
+        }
+    };
+    let got = tokio::time::timeout(Duration::from_secs(20), given_up).await;
+    assert_eq!(got.expect("nobody waits any more").status, 202);
+    let session = SessionClient::open(&world).await;
+    let reading = session.post(&read);
+    tokio::pin!(reading);
+    let told = async {
+        loop {
+            tokio::select! {
+                got = &mut reading => panic!("{}", got.body),
+                seen = world.call(&Client::without_tasks(), "seen", json!({})) => {
+                    let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+                    // What never reached the server needs no word.
+                    if seen["reads"].as_u64() >= Some(1) {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told)
+        .await
+        .expect("it is read");
+    assert_eq!(session.post(&cancelled).await.status, 202);
+    assert_eq!(reading.await.status, 202);
+    seen(&world, |seen| {
+        seen["cancelled"]
+            .as_array()
+            .is_some_and(|cancelled| !cancelled.is_empty())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn requests_that_are_passed_on_have_places_as_calls_have() {
+    let settings = Settings {
+        held_max: 1,
+        ..Settings::default()
+    };
+    let more = format!("{SHARED}request_timeout = \"5m\"\n");
+    let world = World::behind(&fixture("2025\", \"--mute", &more), settings).await;
+    ready(&world).await;
+    let session = SessionClient::open(&world).await;
+    let reading = session.request("resources/read", json!({ "uri": "fixture://one" }));
+    tokio::pin!(reading);
+    let full = async {
+        loop {
+            tokio::select! {
+                reply = &mut reading => panic!("{reply}"),
+                listed = world.rpc(&Client::without_tasks(), "prompts/list", json!({})) => {
+                    if listed.body["error"]["data"]["reason"] == "held_limit" {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), full)
+        .await
+        .expect("in time");
 }
 
 #[tokio::test]
