@@ -409,7 +409,9 @@ impl Server {
         uri: &str,
         due: &Arc<Due>,
     ) -> Result<Subscription, Arc<Outcome>> {
-        Subscription::begin(&self.inner.pool, self.inner.key(caller), uri, due).await
+        let (inner, caller) = (Arc::clone(&self.inner), caller.clone());
+        let whose = Arc::new(move || inner.key(&caller));
+        Subscription::begin(&self.inner.pool, whose, uri, due).await
     }
 
     /// Fetches the definitions again, soon.

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     connection::Connection,
-    outcome::{Outcome, Request},
+    outcome::{Failed, Outcome, Request},
     pool::{Key, Lease, Pool, SETTLED_AFTER, Untaken},
 };
 
@@ -158,12 +158,25 @@ pub(crate) fn covers(resource: &str, changed: &str) -> bool {
 /// What callers have subscribed to at one server.
 #[derive(Default)]
 pub(super) struct Subscriptions {
-    standing: Mutex<HashMap<Key, BTreeMap<String, Standing>>>,
+    standing: Mutex<All>,
+}
+
+/// What stands on each connection.
+type All = HashMap<Key, BTreeMap<String, Standing>>;
+
+/// Whose connection serves a subscriber: another one, once the server is of another generation.
+pub(super) type Whose = Arc<dyn Fn() -> Key + Send + Sync>;
+
+/// One subscriber.
+#[derive(Clone)]
+struct Hearer {
+    due: Arc<Due>,
+    whose: Whose,
 }
 
 /// A resource on one connection.
 struct Standing {
-    hearers: BTreeMap<u64, Arc<Due>>,
+    hearers: BTreeMap<u64, Hearer>,
     /// How many they are.
     count: watch::Sender<usize>,
     /// Whether the server tells of it.
@@ -222,15 +235,98 @@ impl Subscriptions {
         }
     }
 
-    fn leave(&self, key: &Key, uri: &str, number: u64) {
+    /// It may have been moved to another connection than it began on.
+    fn leave(&self, uri: &str, number: u64) {
         let mut all = self.lock();
-        if let Some(standing) = all.get_mut(key).and_then(|of| of.get_mut(uri)) {
-            standing.hearers.remove(&number);
-            standing.count.send_replace(standing.hearers.len());
+        let standing = all.values_mut().filter_map(|of| of.get_mut(uri));
+        for standing in standing {
+            if standing.hearers.remove(&number).is_some() {
+                standing.count.send_replace(standing.hearers.len());
+            }
         }
     }
 
-    fn remove(all: &mut HashMap<Key, BTreeMap<String, Standing>>, key: &Key, uri: &str) -> Option<Standing> {
+    /// What the server says to a subscriber, wherever it was moved to.
+    fn said(&self, uri: &str, number: u64) -> Option<watch::Receiver<Said>> {
+        let all = self.lock();
+        let mut standing = all.values().filter_map(|of| of.get(uri));
+        let standing = standing.find(|standing| standing.hearers.contains_key(&number))?;
+        Some(standing.said.subscribe())
+    }
+
+    /// Moves those who are served by another connection now. Returns what is to be kept there; what stood before is
+    /// kept as before.
+    fn move_on(&self, pool: &Arc<Pool>, key: &Key, uri: &str, stood: bool) -> Vec<Keeper> {
+        let hearers = self.lock().get(key).and_then(|of| of.get(uri)).map(|standing| {
+            let hearers = standing.hearers.iter();
+            hearers
+                .map(|(number, hearer)| (*number, hearer.clone()))
+                .collect::<Vec<_>>()
+        });
+        // Asked without the lock: the pool tells of changes under its own.
+        let moved: Vec<_> = hearers
+            .into_iter()
+            .flatten()
+            .map(|(number, hearer)| ((hearer.whose)(), number, hearer))
+            // A process of one call ends with it: nobody is moved there.
+            .filter(|(to, ..)| to != key && !matches!(to, Key::Call(_)))
+            .collect();
+        let mut all = self.lock();
+        let mut keepers = Vec::new();
+        for (to, number, hearer) in moved {
+            let Some(standing) = all.get_mut(key).and_then(|of| of.get_mut(uri)) else {
+                break;
+            };
+            // It may have left meanwhile.
+            if standing.hearers.remove(&number).is_none() {
+                continue;
+            }
+            standing.count.send_replace(standing.hearers.len());
+            if stood {
+                hearer.due.add(uri, uri);
+            }
+            let keeper = Self::add(&mut all, pool, to, uri, number, hearer);
+            keepers.extend(keeper.map(|keeper| Keeper { stood, ..keeper }));
+        }
+        if all
+            .get(key)
+            .and_then(|of| of.get(uri))
+            .is_some_and(|standing| standing.hearers.is_empty())
+        {
+            Self::remove(&mut all, key, uri);
+        }
+        keepers
+    }
+
+    /// Adds one who hears of a resource. Returns who is to keep it, where it is the first.
+    fn add(
+        all: &mut All,
+        pool: &Arc<Pool>,
+        key: Key,
+        uri: &str,
+        number: u64,
+        hearer: Hearer,
+    ) -> Option<Keeper> {
+        let of = all.entry(key.clone()).or_default();
+        let is_new = !of.contains_key(uri);
+        let standing = of.entry(uri.to_owned()).or_insert_with(|| Standing {
+            hearers: BTreeMap::new(),
+            count: watch::Sender::new(0),
+            said: watch::Sender::new(None),
+        });
+        standing.hearers.insert(number, hearer);
+        standing.count.send_replace(standing.hearers.len());
+        is_new.then(|| Keeper {
+            pool: Arc::clone(pool),
+            key,
+            uri: uri.to_owned(),
+            count: standing.count.subscribe(),
+            stood: false,
+            is_renewed: false,
+        })
+    }
+
+    fn remove(all: &mut All, key: &Key, uri: &str) -> Option<Standing> {
         let of = all.get_mut(key)?;
         let standing = of.remove(uri);
         if of.is_empty() {
@@ -239,7 +335,7 @@ impl Subscriptions {
         standing
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, BTreeMap<String, Standing>>> {
+    fn lock(&self) -> MutexGuard<'_, All> {
         // Invariant: no code that can panic runs under this lock, so a poisoned one still holds whole data.
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,8 +343,8 @@ impl Subscriptions {
 
 impl Standing {
     fn tell(&self, resource: &str, changed: &str) {
-        for due in self.hearers.values() {
-            due.add(resource, changed);
+        for hearer in self.hearers.values() {
+            hearer.due.add(resource, changed);
         }
     }
 }
@@ -256,7 +352,6 @@ impl Standing {
 /// One subscriber's part in a subscription to a resource. Dropping it ends it; the last one ends the subscription.
 pub struct Subscription {
     pool: Arc<Pool>,
-    key: Key,
     uri: String,
     number: u64,
 }
@@ -265,57 +360,45 @@ impl Subscription {
     /// Subscribes, by the means of the server's generation, or joins those who have. Changes go to `due`.
     pub(super) async fn begin(
         pool: &Arc<Pool>,
-        key: Key,
+        whose: Whose,
         uri: &str,
         due: &Arc<Due>,
     ) -> Result<Subscription, Arc<Outcome>> {
-        let (subscription, mut said) = Subscription::enter(pool, key, uri, due);
-        let said = said.wait_for(Option::is_some).await;
-        match said.as_deref() {
-            Ok(Some(Err(outcome))) => Err(Arc::clone(outcome)),
-            Ok(Some(Ok(()))) => Ok(subscription),
-            // It was given up, and that is said before.
-            Ok(None) | Err(_) => Err(Arc::new(Outcome::Unsent(Untaken::Closed.unsent()))),
+        let subscription = Subscription::enter(pool, whose, uri, due);
+        while let Some(mut said) = pool.subscriptions().said(uri, subscription.number) {
+            let said = said.wait_for(Option::is_some).await;
+            match said.as_deref() {
+                Ok(Some(Err(outcome))) => return Err(Arc::clone(outcome)),
+                Ok(Some(Ok(()))) => return Ok(subscription),
+                // It is asked for on another connection.
+                Ok(None) | Err(_) => {}
+            }
         }
+        // It was given up, and that is said before.
+        Err(Arc::new(Outcome::Unsent(Untaken::Closed.unsent())))
     }
 
-    fn enter(pool: &Arc<Pool>, key: Key, uri: &str, due: &Arc<Due>) -> (Subscription, watch::Receiver<Said>) {
-        let number = pool.next_subscriber();
-        let mut all = pool.subscriptions().lock();
-        let of = all.entry(key.clone()).or_default();
-        let is_new = !of.contains_key(uri);
-        let standing = of.entry(uri.to_owned()).or_insert_with(|| Standing {
-            hearers: BTreeMap::new(),
-            count: watch::Sender::new(0),
-            said: watch::Sender::new(None),
-        });
-        standing.hearers.insert(number, Arc::clone(due));
-        standing.count.send_replace(standing.hearers.len());
-        let (count, said) = (standing.count.subscribe(), standing.said.subscribe());
-        drop(all);
-        if is_new {
-            let keeper = Keeper {
-                pool: Arc::clone(pool),
-                key: key.clone(),
-                uri: uri.to_owned(),
-                count,
-                stood: false,
-            };
-            tokio::spawn(keeper.run());
+    fn enter(pool: &Arc<Pool>, whose: Whose, uri: &str, due: &Arc<Due>) -> Subscription {
+        let (number, key) = (pool.next_subscriber(), whose());
+        let hearer = Hearer {
+            due: Arc::clone(due),
+            whose,
+        };
+        let keeper = Subscriptions::add(&mut pool.subscriptions().lock(), pool, key, uri, number, hearer);
+        if let Some(keeper) = keeper {
+            keeper.begin();
         }
-        let subscription = Subscription {
+        Subscription {
             pool: Arc::clone(pool),
-            key,
             uri: uri.to_owned(),
             number,
-        };
-        (subscription, said)
+        }
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.pool.subscriptions().leave(&self.key, &self.uri, self.number);
+        self.pool.subscriptions().leave(&self.uri, self.number);
     }
 }
 
@@ -328,6 +411,8 @@ struct Keeper {
     count: watch::Receiver<usize>,
     /// The server told of it once.
     stood: bool,
+    /// Credentials were looked up again, since the server told of it.
+    is_renewed: bool,
 }
 
 /// How a subscription ended.
@@ -338,9 +423,17 @@ enum Ended {
     Lost,
     /// It did not begin.
     Failed(Outcome),
+    /// Everybody's connection is nobody's any more.
+    Unshared,
+    /// It is to be tried again, with other credentials.
+    Renewed,
 }
 
 impl Keeper {
+    fn begin(self) {
+        tokio::spawn(self.run());
+    }
+
     async fn run(mut self) {
         let (first, longest) = AGAIN;
         let mut pause = first;
@@ -351,6 +444,21 @@ impl Keeper {
                 Ended::Left if subscriptions.is_over(&self.key, &self.uri) => return,
                 Ended::Left => continue,
                 Ended::Lost => pause = first,
+                Ended::Renewed => continue,
+                Ended::Unshared => {
+                    let keepers = subscriptions.move_on(&self.pool, &self.key, &self.uri, self.stood);
+                    for keeper in keepers {
+                        keeper.begin();
+                    }
+                    if subscriptions.is_over(&self.key, &self.uri) {
+                        return;
+                    }
+                    if !self.stood {
+                        let unshared = Outcome::Unsent(Untaken::Unshared.unsent());
+                        return subscriptions.refused(&self.key, &self.uri, unshared);
+                    }
+                    pause = (pause * 2).min(longest);
+                }
                 Ended::Failed(outcome) if !self.stood || self.pool.is_shut() => {
                     return subscriptions.refused(&self.key, &self.uri, outcome);
                 }
@@ -373,13 +481,23 @@ impl Keeper {
             lease = self.pool.take(&self.key) => lease,
             () = left(self.count.clone()) => return Ended::Left,
         };
-        match lease {
-            Ok(lease) => match lease.connection.spoken().era.kind() {
-                Kind::Sessions => self.in_session(lease).await,
-                Kind::Stateless => self.on_stream(lease).await,
-            },
-            Err(untaken) => Ended::Failed(Outcome::Unsent(untaken.unsent())),
+        let lease = match lease {
+            Ok(lease) => lease,
+            Err(Untaken::Unshared) => return Ended::Unshared,
+            Err(untaken) => return Ended::Failed(Outcome::Unsent(untaken.unsent())),
+        };
+        let connection = lease.connection.clone();
+        let credentials = connection.credentials();
+        let ended = match connection.spoken().era.kind() {
+            Kind::Sessions => self.in_session(lease).await,
+            Kind::Stateless => self.on_stream(lease).await,
+        };
+        let is_refused = matches!(ended, Ended::Failed(Outcome::Failed(Failed::Status(401 | 403))));
+        if is_refused && !self.is_renewed && self.pool.renew(&connection, &credentials).await {
+            self.is_renewed = true;
+            return Ended::Renewed;
         }
+        ended
     }
 
     async fn in_session(&mut self, lease: Lease) -> Ended {
@@ -457,6 +575,7 @@ impl Keeper {
     fn stands(&mut self) {
         self.pool.subscriptions().stands(&self.key, &self.uri, self.stood);
         self.stood = true;
+        self.is_renewed = false;
     }
 }
 

@@ -272,7 +272,7 @@ async fn a_resource_that_nobody_lists_is_subscribed_to_at_the_server_that_gives_
 
 #[tokio::test]
 async fn a_silent_server_keeps_no_stream_from_opening() {
-    let world = two(", \"--mute\"", ", \"--mute\"").await;
+    let world = two(", \"--secretive\"", ", \"--secretive\"").await;
     let filter = json!({ "notifications": { "resourceSubscriptions": ["fixture://one", "fixture://two"] } });
     let client = Client::without_tasks();
     let stream = world.stream(&client, "subscriptions/listen", filter);
@@ -424,53 +424,29 @@ async fn a_session_without_a_reader_lets_its_subscriptions_rest() {
 #[tokio::test]
 async fn a_request_without_a_stream_is_cancelled_at_its_server() {
     let more = format!("{SHARED}request_timeout = \"5m\"\n");
-    let world = World::behind(&fixture("2025\", \"--mute", &more), Settings::default()).await;
+    let world = World::behind(&fixture("2025\", \"--secretive", &more), Settings::default()).await;
     ready(&world).await;
     let session = SessionClient::open(&world).await;
+    let read = json!({ "jsonrpc": "2.0", "id": 31, "method": "resources/read", "params": { "uri": "fixture://one" } });
     let cancelled =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 31 } });
-    let read = json!({ "jsonrpc": "2.0", "id": 31, "method": "resources/read", "params": { "uri": "fixture://one" } });
     let reading = session.post(&read);
-    tokio::pin!(reading);
-    let given_up = async {
-        loop {
-            // It is ignored until the request is there.
-            tokio::select! {
-                got = &mut reading => return got,
-                told = session.post(&cancelled) => assert_eq!(told.status, 202),
-            }
-        }
+    let cancelling = async {
+        seen(&world, |seen| seen["reads"] == 1).await;
+        assert_eq!(session.post(&cancelled).await.status, 202);
+        seen(&world, |seen| {
+            seen["cancelled"]
+                .as_array()
+                .is_some_and(|cancelled| cancelled.len() == 1)
+        })
+        .await;
     };
-    let got = tokio::time::timeout(Duration::from_secs(20), given_up).await;
-    assert_eq!(got.expect("nobody waits any more").status, 202);
-    let session = SessionClient::open(&world).await;
-    let reading = session.post(&read);
-    tokio::pin!(reading);
-    let told = async {
-        loop {
-            tokio::select! {
-                got = &mut reading => panic!("{}", got.body),
-                seen = world.call(&Client::without_tasks(), "seen", json!({})) => {
-                    let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
-                    // What never reached the server needs no word.
-                    if seen["reads"].as_u64() >= Some(1) {
-                        return;
-                    }
-                }
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), told)
-        .await
-        .expect("it is read");
-    assert_eq!(session.post(&cancelled).await.status, 202);
-    assert_eq!(reading.await.status, 202);
-    seen(&world, |seen| {
-        seen["cancelled"]
-            .as_array()
-            .is_some_and(|cancelled| !cancelled.is_empty())
+    let (got, ()) = tokio::time::timeout(Duration::from_secs(20), async {
+        tokio::join!(reading, cancelling)
     })
-    .await;
+    .await
+    .expect("nobody waits any more");
+    assert_eq!(got.status, 202);
 }
 
 #[tokio::test]
@@ -480,26 +456,23 @@ async fn requests_that_are_passed_on_have_places_as_calls_have() {
         ..Settings::default()
     };
     let more = format!("{SHARED}request_timeout = \"5m\"\n");
-    let world = World::behind(&fixture("2025\", \"--mute", &more), settings).await;
+    let world = World::behind(&fixture("2025\", \"--secretive", &more), settings).await;
     ready(&world).await;
     let session = SessionClient::open(&world).await;
-    let reading = session.request("resources/read", json!({ "uri": "fixture://one" }));
-    tokio::pin!(reading);
-    let full = async {
-        loop {
-            tokio::select! {
-                reply = &mut reading => panic!("{reply}"),
-                listed = world.rpc(&Client::without_tasks(), "prompts/list", json!({})) => {
-                    if listed.body["error"]["data"]["reason"] == "held_limit" {
-                        return;
-                    }
-                }
-            }
+    let read = async |id: u64| {
+        let read = json!({ "jsonrpc": "2.0", "id": id, "method": "resources/read", "params": { "uri": "fixture://one" } });
+        session.post(&read).await.body
+    };
+    // The server is silent: only one of them is answered.
+    let refused = async {
+        tokio::select! {
+            refused = read(1) => refused,
+            refused = read(2) => refused,
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), full)
-        .await
-        .expect("in time");
+    let refused = tokio::time::timeout(Duration::from_secs(20), refused).await;
+    let refused = refused.expect("in time");
+    assert_eq!(refused["error"]["data"]["reason"], "held_limit", "{refused}");
 }
 
 #[tokio::test]

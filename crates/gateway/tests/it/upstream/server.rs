@@ -595,6 +595,71 @@ async fn lists_have_their_time_and_a_restart_is_heard_meanwhile() {
     rig.close().await;
 }
 
+/// A site that is shown the token that a file holds.
+fn bearing(site: &Site, token: &std::path::Path) -> Place {
+    let (url, token) = (site.url(), token.to_owned());
+    let find = move || -> BoxFuture<'static, _> {
+        let bearer = format!("Bearer {}", std::fs::read_to_string(&token).expect("a token"));
+        let headers = vec![("Authorization".to_owned(), bearer)];
+        let url = url.clone();
+        Box::pin(async move { Ok(Place::Remote(Remote { url, headers })) })
+    };
+    Place::LookedUp(LookUp {
+        is_remote: true,
+        find: Arc::new(find),
+    })
+}
+
+#[tokio::test]
+async fn a_subscription_begins_with_credentials_that_are_looked_up_again() {
+    for era in ["--era=2025", "--era=2026"] {
+        let folder = directory();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "first").expect("written");
+        let option = format!("--token={}", path.display());
+        let site = Site::start(&[era, &option]).await;
+        let rig = Rig::at(bearing(&site, &path), directory(), |_| {});
+        rig.until(|state| *state == State::Ready).await;
+        // Its connection is there, and shows what is refused from now on.
+        rig.text("a", "counted").await;
+        std::fs::write(&path, "second").expect("written");
+        let due = Arc::new(Due::default());
+        let caller = caller("a");
+        let subscribed = rig.server.subscribe(&caller, "fixture://one", &due);
+        let subscribed = within(PATIENCE, subscribed).await;
+        assert!(subscribed.is_ok(), "{era}");
+        rig.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_follows_a_server_that_begins_to_keep_sessions() {
+    let site = Site::start(&[]).await;
+    let rig = Rig::remote(&site, |_| {}).await;
+    let due = Arc::new(Due::default());
+    let caller = caller("a");
+    let subscribed = rig.server.subscribe(&caller, "fixture://one", &due).await;
+    let _subscription = subscribed.expect("it subscribes");
+    assert_eq!(within(PATIENCE, due.next()).await, "fixture://one");
+    rig.text("a", "turn").await;
+    let turned = async {
+        while !matches!(rig.call("a", "session", json!({})).await, Outcome::Came(_)) {}
+        // Something may have changed meanwhile.
+        due.next().await
+    };
+    assert_eq!(within(PATIENCE, turned).await, "fixture://one");
+    let is_subscribed = async {
+        loop {
+            let seen: Json = serde_json::from_str(&rig.text("a", "seen").await).expect("JSON");
+            if seen["sessions"] == json!(["fixture://one"]) {
+                return;
+            }
+        }
+    };
+    within(PATIENCE, is_subscribed).await;
+    rig.close().await;
+}
+
 #[tokio::test]
 async fn credentials_that_are_refused_are_looked_up_again() {
     for era in ["--era=2025", "--era=2026"] {
@@ -603,18 +668,7 @@ async fn credentials_that_are_refused_are_looked_up_again() {
         std::fs::write(&path, "first").expect("written");
         let option = format!("--token={}", path.display());
         let site = Site::start(&[era, &option]).await;
-        let (url, token) = (site.url(), path.clone());
-        let find = move || -> BoxFuture<'static, _> {
-            let bearer = format!("Bearer {}", std::fs::read_to_string(&token).expect("a token"));
-            let headers = vec![("Authorization".to_owned(), bearer)];
-            let url = url.clone();
-            Box::pin(async move { Ok(Place::Remote(Remote { url, headers })) })
-        };
-        let place = Place::LookedUp(LookUp {
-            is_remote: true,
-            find: Arc::new(find),
-        });
-        let rig = Rig::at(place, directory(), |_| {});
+        let rig = Rig::at(bearing(&site, &path), directory(), |_| {});
         rig.until(|state| *state == State::Ready).await;
         assert_eq!(rig.text("a", "counted").await, "1");
         std::fs::write(&path, "second").expect("written");
