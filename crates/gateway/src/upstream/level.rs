@@ -45,12 +45,18 @@ pub(super) struct Wishes {
 impl Wishes {
     /// Sees to it that the server is told, and returns at once.
     pub(super) fn add(self: &Arc<Self>, pool: &Arc<Pool>, key: Key, wanted: LogLevel, wish: Wish) {
-        let due = self.by_key().insert(key.clone(), (wanted, wish));
-        if let Some((due, _)) = due {
-            // Whoever tells the server of that one goes on with this one.
-            if wish == Wish::OneOfSeveral && due < wanted {
-                self.by_key().insert(key, (due, wish));
-            }
+        let is_told = {
+            let mut by_key = self.by_key();
+            let due = by_key.get(&key).copied();
+            let wanted = match (due, wish) {
+                (Some((due, _)), Wish::OneOfSeveral) => due.min(wanted),
+                (Some(_) | None, Wish::Own | Wish::OneOfSeveral) => wanted,
+            };
+            by_key.insert(key.clone(), (wanted, wish));
+            due.is_some()
+        };
+        if is_told {
+            // Whoever tells the server of the one before goes on with this one.
             return;
         }
         let (wishes, pool) = (Arc::clone(self), Arc::clone(pool));

@@ -4,6 +4,9 @@
 //! their own: a caller that leaves does not take the connection from the next. It never holds its lock while
 //! anything is waited for.
 
+mod hearing;
+mod opening;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -16,21 +19,22 @@ use std::{
 use futures_util::future::join_all;
 use longhaul_core::Millis;
 use longhaul_engine::clock;
-use longhaul_mcp::client::{Kind, dial::Choice, incoming::Notice};
+use longhaul_mcp::client::{Kind, dial::Choice};
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, interval, sleep_until, timeout},
+    time::{Instant, interval, timeout},
 };
 
+use self::opening::Opening;
 use super::{
     back_off::BackOff,
     connection::Connection,
     definitions::Versions,
-    dial::{self, Ours, Place, Unopened},
+    dial::{Ours, Place, Unopened},
     http::Credentials,
-    link::{Lost, Why},
+    link::Lost,
     outcome::{Event, Unsent},
-    subscription::{self, Subscriptions},
+    subscription::Subscriptions,
     times::Times,
 };
 use crate::command::causes;
@@ -162,14 +166,6 @@ struct Slots {
     kind: Option<Kind>,
     back_off: BackOff,
     closed: bool,
-}
-
-/// A connection that is being opened.
-struct Opening {
-    /// Why it failed. Its end without that means that the connection is there, or was given up.
-    failed: watch::Receiver<Option<Arc<Unopened>>>,
-    /// It is to be given up.
-    stopped: watch::Sender<bool>,
 }
 
 struct Slot {
@@ -374,11 +370,6 @@ impl Pool {
         Ok(Found::Busy)
     }
 
-    /// Whether a connection to a server of this generation may serve everybody: a session is one caller's.
-    fn may_share(&self, kind: Option<Kind>) -> bool {
-        self.plan.is_shared || kind != Some(Kind::Sessions)
-    }
-
     /// The generation that answered last.
     pub(super) fn kind(&self) -> Option<Kind> {
         self.slots().kind
@@ -396,143 +387,6 @@ impl Pool {
             pool: Arc::clone(self),
             id: slot.id,
             connection: slot.connection.clone(),
-        })
-    }
-
-    fn open(self: &Arc<Self>, slots: &mut Slots, key: Key) -> watch::Receiver<Option<Arc<Unopened>>> {
-        let (done, failed) = watch::channel(None);
-        let (stopped, stop) = watch::channel(false);
-        let opening = Opening {
-            failed: failed.clone(),
-            stopped,
-        };
-        slots.opening.insert(key.clone(), opening);
-        slots.next_id += 1;
-        let (id, until) = (slots.next_id, slots.back_off.until());
-        let choice = match (self.plan.choice, slots.kind) {
-            (Choice::Find { .. }, Some(first)) => Choice::Find { first },
-            (choice @ (Choice::Find { .. } | Choice::Only(_)), _) => choice,
-        };
-        let pool = Arc::clone(self);
-        tokio::spawn(async move {
-            match pool.dial(id, &key, choice, until, stop).await {
-                Ok(connection) => pool.opened(id, &key, connection).await,
-                Err(Unopened::Stopped) => drop(pool.slots().opening.remove(&key)),
-                Err(unopened) => {
-                    let unopened = Arc::new(unopened);
-                    pool.slots().opening.remove(&key);
-                    pool.failed(&causes(&*unopened));
-                    pool.tell(Told::Unopened(Arc::clone(&unopened)));
-                    done.send_replace(Some(unopened));
-                }
-            }
-            pool.change();
-        });
-        failed
-    }
-
-    async fn dial(
-        self: &Arc<Self>,
-        id: u64,
-        key: &Key,
-        choice: Choice,
-        until: Option<Instant>,
-        mut stop: watch::Receiver<bool>,
-    ) -> Result<Connection, Unopened> {
-        let ours = Ours {
-            one_owner: *key != Key::Shared,
-            ..self.plan.ours.clone()
-        };
-        let stopped = async {
-            tokio::select! {
-                // Who gives it up holds the other end until it is over.
-                _ = stop.wait_for(|stop| *stop) => {}
-                () = self.closed() => {}
-            }
-        };
-        tokio::pin!(stopped);
-        if let Some(until) = until {
-            tokio::select! {
-                biased;
-                () = &mut stopped => return Err(Unopened::Stopped),
-                () = sleep_until(until) => {}
-            }
-        }
-        dial::open(&self.plan.place, &ours, choice, self.notices(id), stopped).await
-    }
-
-    async fn opened(self: &Arc<Self>, id: u64, key: &Key, connection: Connection) {
-        let now = Instant::now();
-        let is_given_up = {
-            let mut slots = self.slots();
-            let is_stopped = slots.opening.get(key).is_some_and(Opening::is_stopped);
-            let is_given_up = slots.closed || is_stopped;
-            if !is_given_up {
-                slots.opening.remove(key);
-                slots.kind = Some(connection.spoken().era.kind());
-                // A session that was opened for everybody is nobody's: it was not told whose it would be.
-                if *key == Key::Shared && !self.may_share(slots.kind) {
-                    connection.shut();
-                } else {
-                    slots.live.insert(key.clone(), Slot::new(id, &connection, now));
-                }
-            }
-            is_given_up
-        };
-        if is_given_up {
-            connection.close().await;
-            self.slots().opening.remove(key);
-            return;
-        }
-        self.change();
-        self.tell(Told::Opened);
-        tokio::spawn(Arc::clone(self).follow(id, now, connection.clone()));
-        let pool = Arc::downgrade(self);
-        tokio::spawn(subscription::to_lists(connection, move || {
-            if let Some(pool) = pool.upgrade() {
-                pool.tell(Told::Changed);
-            }
-        }));
-    }
-
-    /// Waits for a connection's end, and says when it was not ours.
-    async fn follow(self: Arc<Self>, id: u64, opened: Instant, connection: Connection) {
-        let lost = connection.ended().await;
-        self.slots().remove(id);
-        self.change();
-        if lost.why == Why::Closed {
-            return;
-        }
-        let soon = opened.elapsed() < SETTLED_AFTER;
-        if soon {
-            self.failed(&lost.to_string());
-        }
-        self.tell(Told::Lost { lost, soon });
-    }
-
-    fn notices(self: &Arc<Self>, id: u64) -> super::connection::Notices {
-        let pool = Arc::downgrade(self);
-        Arc::new(move |notice| {
-            if let Some(pool) = pool.upgrade() {
-                let is_change = pool.says(&notice);
-                if let Notice::ResourceUpdated { uri } = &notice
-                    && let Some(key) = pool.slots().key(id)
-                {
-                    pool.subscriptions.tell(&key, uri);
-                }
-                if is_change {
-                    pool.tell(Told::Changed);
-                }
-                if let Notice::Log { level, logger, data } = notice
-                    && let Some(key) = pool.slots().key(id)
-                {
-                    pool.say(&key, || Event::Log {
-                        level,
-                        logger: logger.clone(),
-                        data: data.clone(),
-                    });
-                }
-            }
         })
     }
 
@@ -664,52 +518,6 @@ impl Pool {
         self.slots().count()
     }
 
-    /// What the server says to nobody in particular on this connection goes to `hears`, until its other end is dropped.
-    pub(super) fn hear(&self, key: Key, hears: mpsc::Sender<Event>) {
-        let mut hearers = self.hearers();
-        hearers.retain(|_, of| {
-            of.retain(|hearer| !hearer.is_closed());
-            !of.is_empty()
-        });
-        hearers.entry(key).or_default().push(hears);
-    }
-
-    fn say(&self, key: &Key, event: impl Fn() -> Event) {
-        for hearer in self.hearers().get(key).into_iter().flatten() {
-            // Whoever does not keep up misses some of it.
-            let _full = hearer.try_send(event());
-        }
-    }
-
-    fn hearers(&self) -> MutexGuard<'_, HashMap<Key, Vec<mpsc::Sender<Event>>>> {
-        self.hearers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How often the server has said that a list of its changed.
-    pub(super) fn said(&self) -> Versions {
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it says that a list changed.
-    fn says(&self, notice: &Notice) -> bool {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = match notice {
-            Notice::ToolsChanged => &mut said.tools,
-            Notice::PromptsChanged => &mut said.prompts,
-            Notice::ResourcesChanged => &mut said.resources,
-            Notice::Progress { .. }
-            | Notice::Log { .. }
-            | Notice::ResourceUpdated { .. }
-            | Notice::Cancelled { .. }
-            | Notice::Task { .. }
-            | Notice::LinkDone { .. }
-            | Notice::Acknowledged { .. }
-            | Notice::Other { .. } => return false,
-        };
-        *list += 1;
-        true
-    }
-
     pub(super) fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
     }
@@ -790,12 +598,6 @@ impl Pool {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Opening {
-    fn is_stopped(&self) -> bool {
-        *self.stopped.borrow()
     }
 }
 

@@ -1,0 +1,158 @@
+//! How a pool opens a connection: in a task of its own, until it is there, fails, or is given up.
+//!
+//! Called by the pool. A connection that is given up keeps its place until nothing of it is left.
+
+use std::sync::Arc;
+
+use longhaul_mcp::client::{Kind, dial::Choice};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    super::{
+        connection::Connection,
+        dial::{self, Ours, Unopened},
+        link::Why,
+        subscription,
+    },
+    Key, Pool, SETTLED_AFTER, Slot, Slots, Told,
+};
+use crate::command::causes;
+
+/// A connection that is being opened.
+pub(super) struct Opening {
+    /// Why it failed. Its end without that means that the connection is there, or was given up.
+    pub(super) failed: watch::Receiver<Option<Arc<Unopened>>>,
+    /// It is to be given up.
+    pub(super) stopped: watch::Sender<bool>,
+}
+
+impl Opening {
+    fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+}
+
+impl Pool {
+    pub(super) fn open(
+        self: &Arc<Self>,
+        slots: &mut Slots,
+        key: Key,
+    ) -> watch::Receiver<Option<Arc<Unopened>>> {
+        let (done, failed) = watch::channel(None);
+        let (stopped, stop) = watch::channel(false);
+        let opening = Opening {
+            failed: failed.clone(),
+            stopped,
+        };
+        slots.opening.insert(key.clone(), opening);
+        slots.next_id += 1;
+        let (id, until) = (slots.next_id, slots.back_off.until());
+        let choice = match (self.plan.choice, slots.kind) {
+            (Choice::Find { .. }, Some(first)) => Choice::Find { first },
+            (choice @ (Choice::Find { .. } | Choice::Only(_)), _) => choice,
+        };
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            match pool.dial(id, &key, choice, until, stop).await {
+                Ok(connection) => pool.opened(id, &key, connection).await,
+                Err(Unopened::Stopped) => drop(pool.slots().opening.remove(&key)),
+                Err(unopened) => {
+                    let unopened = Arc::new(unopened);
+                    pool.slots().opening.remove(&key);
+                    pool.failed(&causes(&*unopened));
+                    pool.tell(Told::Unopened(Arc::clone(&unopened)));
+                    done.send_replace(Some(unopened));
+                }
+            }
+            pool.change();
+        });
+        failed
+    }
+
+    async fn dial(
+        self: &Arc<Self>,
+        id: u64,
+        key: &Key,
+        choice: Choice,
+        until: Option<Instant>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Connection, Unopened> {
+        let ours = Ours {
+            one_owner: *key != Key::Shared,
+            ..self.plan.ours.clone()
+        };
+        let stopped = async {
+            tokio::select! {
+                // Who gives it up holds the other end until it is over.
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = self.closed() => {}
+            }
+        };
+        tokio::pin!(stopped);
+        if let Some(until) = until {
+            tokio::select! {
+                biased;
+                () = &mut stopped => return Err(Unopened::Stopped),
+                () = sleep_until(until) => {}
+            }
+        }
+        dial::open(&self.plan.place, &ours, choice, self.notices(id), stopped).await
+    }
+
+    async fn opened(self: &Arc<Self>, id: u64, key: &Key, connection: Connection) {
+        let now = Instant::now();
+        let is_given_up = {
+            let mut slots = self.slots();
+            let is_stopped = slots.opening.get(key).is_some_and(Opening::is_stopped);
+            let is_given_up = slots.closed || is_stopped;
+            if !is_given_up {
+                slots.opening.remove(key);
+                slots.kind = Some(connection.spoken().era.kind());
+                // A session that was opened for everybody is nobody's: it was not told whose it would be.
+                if *key == Key::Shared && !self.may_share(slots.kind) {
+                    connection.shut();
+                } else {
+                    slots.live.insert(key.clone(), Slot::new(id, &connection, now));
+                }
+            }
+            is_given_up
+        };
+        if is_given_up {
+            connection.close().await;
+            self.slots().opening.remove(key);
+            return;
+        }
+        self.change();
+        self.tell(Told::Opened);
+        tokio::spawn(Arc::clone(self).follow(id, now, connection.clone()));
+        let pool = Arc::downgrade(self);
+        tokio::spawn(subscription::to_lists(connection, move || {
+            if let Some(pool) = pool.upgrade() {
+                pool.tell(Told::Changed);
+            }
+        }));
+    }
+
+    /// Waits for a connection's end, and says when it was not ours.
+    async fn follow(self: Arc<Self>, id: u64, opened: Instant, connection: Connection) {
+        let lost = connection.ended().await;
+        self.slots().remove(id);
+        self.change();
+        if lost.why == Why::Closed {
+            return;
+        }
+        let soon = opened.elapsed() < SETTLED_AFTER;
+        if soon {
+            self.failed(&lost.to_string());
+        }
+        self.tell(Told::Lost { lost, soon });
+    }
+
+    /// Whether a connection to a server of this generation may serve everybody: a session is one caller's.
+    pub(super) fn may_share(&self, kind: Option<Kind>) -> bool {
+        self.plan.is_shared || kind != Some(Kind::Sessions)
+    }
+}
