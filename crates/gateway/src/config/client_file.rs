@@ -240,7 +240,9 @@ impl<'a> Reading<'a> {
         for (key, raw) in &declared.0 {
             let at = self.at(raw);
             let Ok(value) = serde_json::from_str::<Json>(raw.get()) else {
-                let text = format!("`{key}` of server `{name}` is nested too deeply, or holds what no text or number is");
+                let text = format!(
+                    "`{key}` of server `{name}` is nested too deeply, or holds what no text or number is"
+                );
                 self.problems.add(&at, text);
                 continue;
             };

@@ -146,13 +146,13 @@ mod tests {
             ("Bearer ${TOKEN}", "Bearer t-1"),
             ("${env:TOKEN}${TOKEN}", "t-1t-1"),
             ("${NONE:-x}/${NONE:-}/${TOKEN:-y}", "x//t-1"),
-            ("${workspaceFolder}${/}bin", "/work/site/bin"),
+            ("${workspaceFolder}${/}bin", "/srv/site/bin"),
             ("${workspaceFolderBasename} ${userHome}", "site /home/ada"),
             ("$TOKEN ${x%y} ${} ${1} ${", "$TOKEN ${x%y} ${} ${1} ${"),
             ("env:TOKEN", "env:TOKEN"),
         ] {
             assert_eq!(
-                replaced(text, Path::new("/work/site"), &look_up).as_deref(),
+                replaced(text, Path::new("/srv/site"), &look_up).as_deref(),
                 Ok(expected),
                 "{text}"
             );

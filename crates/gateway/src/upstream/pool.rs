@@ -291,7 +291,10 @@ impl Pool {
     /// Whether nothing else uses the connection.
     pub(super) fn is_alone(&self, lease: &Lease) -> bool {
         let slots = self.slots();
-        slots.live.values().any(|slot| slot.id == lease.id && slot.leases == 1)
+        slots
+            .live
+            .values()
+            .any(|slot| slot.id == lease.id && slot.leases == 1)
     }
 
     /// How many callers wait for a connection because all are in use.
