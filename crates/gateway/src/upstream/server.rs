@@ -621,11 +621,12 @@ impl Inner {
                 if unlisted.is_refused {
                     self.pool.renew(&lease.connection, &credentials).await;
                 }
-                // A stateless server behind a URL keeps nothing, and may be of another generation by now.
+                // A stateless server behind a URL may be of another generation by now, unless it just wants other
+                // credentials.
                 let is_stateless = lease.connection.spoken().era.kind() == Kind::Stateless;
-                let is_doubtful = unlisted.is_silent || (self.is_remote && is_stateless);
-                // What else runs there may still be answered.
-                if is_doubtful && self.pool.is_alone(&lease) {
+                let is_another = self.is_remote && is_stateless && !unlisted.is_refused;
+                // What else runs at a silent one may still be answered.
+                if is_another || (unlisted.is_silent && self.pool.is_alone(&lease)) {
                     lease.connection.shut();
                 }
                 Err((why, stderr))

@@ -238,12 +238,11 @@ async fn a_subscription_reaches_no_server_outside_its_toolset() {
     }
     let event = events.until("notifications/resources/updated").await;
     assert_eq!(updated(&event.data).as_deref(), Some("fixture://one/inside"));
-    let frame = frames.next().await.expect("a message");
-    assert_eq!(
-        updated(&frame).as_deref(),
-        Some("fixture://one/inside"),
-        "{frame}"
-    );
+    let mut told = frames.next().await.expect("a message");
+    if updated(&told).as_deref() == Some("fixture://one") {
+        told = frames.next().await.expect("a message");
+    }
+    assert_eq!(updated(&told).as_deref(), Some("fixture://one/inside"), "{told}");
     let seen = world.call(&client, "one__seen", json!({})).await;
     let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
     assert_eq!(seen["subscribed"], json!([]));
