@@ -10,6 +10,7 @@ use longhaul_gateway::{
     request_state::{self, State},
     sealed_id::{Keys, owner_digest},
     session::seal::{self, Opened},
+    toolset::Selection,
 };
 use longhaul_mcp::{
     Client,
@@ -79,9 +80,9 @@ fn check_opened(text: &str) {
         let nonce = nonce_of(text, "lhr1.");
         assert_eq!(states.seal(&state, owner, nonce), text);
     }
-    if let Some(opened) = sessions.open(text, owner, Millis(0)) {
+    if let Some(opened) = sessions.open(text, owner, &Selection::all(), Millis(0)) {
         let nonce = nonce_of(text, "lhs1.");
-        assert_eq!(sessions.seal(owner, &opened, nonce), text);
+        assert_eq!(sessions.seal(owner, &Selection::all(), &opened, nonce), text);
     }
 }
 
@@ -111,7 +112,7 @@ fn task_id(said: &[u8; 64]) {
     // Each kind has a key of its own.
     assert!(ids.open_cursor(&id, owner).is_none());
     assert!(states.open(&id, owner, Millis(0)).is_none());
-    assert!(sessions.open(&id, owner, Millis(0)).is_none());
+    assert!(sessions.open(&id, owner, &Selection::all(), Millis(0)).is_none());
     assert!(ids.open(&altered(&id, said)).is_none(), "an altered id opens");
 }
 
@@ -163,17 +164,23 @@ fn session_id(said: &[u8; 64]) {
         peer: peer(said),
         expires_at: Millis(number(said)),
     };
-    let id = sessions.seal(owner, &opened(), nonce(said));
+    let id = sessions.seal(owner, &Selection::all(), &opened(), nonce(said));
     assert!(id.bytes().all(|byte| byte.is_ascii_graphic()), "A-24");
-    let found = sessions.open(&id, owner, Millis(0));
+    let found = sessions.open(&id, owner, &Selection::all(), Millis(0));
     assert_eq!(found.is_some(), opened().expires_at > Millis(0));
     if let Some(found) = found {
         assert_eq!((found.peer, found.expires_at), (peer(said), opened().expires_at));
     }
-    assert!(sessions.open(&id, owner, opened().expires_at).is_none());
-    assert!(sessions.open(&id, other, Millis(0)).is_none());
     assert!(
-        sessions.open(&altered(&id, said), owner, Millis(0)).is_none(),
+        sessions
+            .open(&id, owner, &Selection::all(), opened().expires_at)
+            .is_none()
+    );
+    assert!(sessions.open(&id, other, &Selection::all(), Millis(0)).is_none());
+    assert!(
+        sessions
+            .open(&altered(&id, said), owner, &Selection::all(), Millis(0))
+            .is_none(),
         "an altered id opens"
     );
 }

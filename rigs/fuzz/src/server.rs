@@ -11,6 +11,7 @@ use longhaul_mcp::{
         tools::Listing,
     },
     frame::{Frame, Obj, Raw},
+    request::Answers,
     scan::Limits,
 };
 
@@ -80,7 +81,7 @@ fn check_result(result: &Raw) {
             }
             Ok(Came::InputRequired { requests, state }) => assert!(!requests.is_empty() || state.is_some()),
             Ok(Came::Task { .. }) => {}
-            Err(bad) => drop(bad.error()),
+            Err(bad) => drop(bad.error(Answers::default())),
         }
     }
     let mut listing = Listing::default();
@@ -103,7 +104,7 @@ fn check_result(result: &Raw) {
 fn check_error(error: &Raw) {
     match result::error(error) {
         Ok(kept) => assert_eq!(error.read::<Obj>().ok(), Some(kept)),
-        Err(bad) => drop(bad.error()),
+        Err(bad) => drop(bad.error(Answers::default())),
     }
 }
 
