@@ -7,13 +7,14 @@ use core::fmt;
 
 /// Bytes as lower-case hexadecimal digits, two for each.
 pub fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
     let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing into a string cannot fail.
-        let _written = write!(text, "{byte:02x}");
-    }
+    // Writing into a string cannot fail.
+    let _written = write_hex(bytes, &mut text);
     text
+}
+
+fn write_hex(bytes: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
 }
 
 macro_rules! uuid_newtype {
@@ -25,7 +26,7 @@ macro_rules! uuid_newtype {
         impl fmt::Display for $name {
             /// Thirty-two lower-case hexadecimal digits.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&hex(&self.0))
+                write_hex(&self.0, f)
             }
         }
 
