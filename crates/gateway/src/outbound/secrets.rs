@@ -134,15 +134,18 @@ fn in_field(field: &Typed<'_>) -> Option<&'static str> {
         .or_else(|| Reading::of(folded(&whole.join(" "))).pair())
 }
 
+/// What names a secret in a field for text, or where a sentence asks for it.
+const NAMED: &[Section] = &[
+    Section::Anywhere,
+    Section::Codes,
+    Section::Names,
+    Section::Numbers,
+];
+
 /// A secret in what a field is called.
 fn named(text: &str, most: Option<Most>) -> Option<&'static str> {
     let sections: &[Section] = match most {
-        None => &[
-            Section::Anywhere,
-            Section::Codes,
-            Section::Names,
-            Section::Numbers,
-        ],
+        None => NAMED,
         Some(Most::Large) => &[Section::Codes, Section::Numbers],
         Some(Most::Digit | Most::Small) => &[Section::Short],
     };
@@ -162,12 +165,7 @@ fn described(text: &str, is_number: bool) -> Option<&'static str> {
         let sections: &[Section] = match (is_number, reading.has(Section::Asking)) {
             (true, true) => &[Section::Codes, Section::Numbers],
             (true, false) => &[Section::Codes],
-            (false, true) => &[
-                Section::Anywhere,
-                Section::Codes,
-                Section::Names,
-                Section::Numbers,
-            ],
+            (false, true) => NAMED,
             (false, false) => &[Section::Anywhere, Section::Codes],
         };
         reading.find(sections)
@@ -267,12 +265,9 @@ impl Reading {
     fn find(&self, sections: &[Section]) -> Option<&'static str> {
         let end = self.met.iter().filter(|met| met.section() == Section::Unwanted);
         let end = end.map(|met| met.from).min().unwrap_or(self.words.len());
-        let found = self
-            .met
-            .iter()
-            .filter(|met| met.from < end && !self.is_harmless(met));
-        let ranked =
-            found.filter_map(|met| Some((sections.iter().position(|of| *of == met.section())?, met.term)));
+        let rank = |met: &Met| sections.iter().position(|of| *of == met.section());
+        let wanted = self.met.iter().filter(|met| met.from < end);
+        let ranked = wanted.filter_map(|met| Some((rank(met).filter(|_| !self.is_harmless(met))?, met.term)));
         ranked.min().map(|(_, term)| TERMS.all[term].text)
     }
 
