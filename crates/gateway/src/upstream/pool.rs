@@ -585,10 +585,10 @@ impl Pool {
         let _gone = closing.wait_for(|closing| *closing).await;
     }
 
-    /// Waits until nothing is left of a pool that was shut.
-    pub(super) async fn ended(&self) {
+    /// Waits until there are no more processes or sessions than this.
+    pub(super) async fn at_most(&self, count: usize) {
         let mut changed = self.changed.subscribe();
-        while !self.slots().is_empty() {
+        while self.count() > count {
             if changed.changed().await.is_err() {
                 return;
             }
@@ -620,10 +620,6 @@ impl Slot {
 impl Slots {
     fn count(&self) -> usize {
         self.live.len() + self.opening.len() + self.ending
-    }
-
-    fn is_empty(&self) -> bool {
-        self.count() == 0
     }
 
     fn key(&self, id: u64) -> Option<Key> {

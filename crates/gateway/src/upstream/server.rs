@@ -267,6 +267,11 @@ impl Server {
         self.inner.pool.count()
     }
 
+    /// Waits until it has no more processes or sessions than this, those that begin and end included.
+    pub async fn at_most(&self, count: usize) {
+        self.inner.pool.at_most(count).await;
+    }
+
     /// Whether this caller has a process or session of its own already, or shares one that is there.
     pub fn is_live(&self, caller: &Caller) -> bool {
         // Each call begins its own.
@@ -428,7 +433,7 @@ impl Server {
     /// Ends it. Returns when nothing of it is left, or when that cannot be confirmed.
     pub async fn close(&self) {
         self.inner.pool.shut();
-        self.inner.pool.ended().await;
+        self.at_most(0).await;
     }
 }
 
