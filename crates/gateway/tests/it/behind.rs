@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 
 use crate::{
     session_client::{SessionClient, initialize},
-    support::{Client, World},
+    support::{Client, FIXTURE, World, site::said},
 };
 
-/// One server that is the fixture, of one generation.
+/// One server that is the fixture, of one generation. Options of the fixture stand behind that: `2025 --odd`.
 pub(crate) fn fixture(era: &str, more: &str) -> String {
     named("fixture", era, more)
 }
 
-fn named(name: &str, era: &str, more: &str) -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
-    format!(
-        "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
-         env.PYTHONDONTWRITEBYTECODE = \"1\"\n{more}"
-    )
+/// The same, called so.
+pub(crate) fn named(name: &str, era: &str, more: &str) -> String {
+    let options = format!("--era={era}");
+    let mut command = vec!["python3", FIXTURE, "stdio"];
+    command.extend(options.split(' '));
+    format!("[servers.{name}]\ncommand = {command:?}\nenv.PYTHONDONTWRITEBYTECODE = \"1\"\n{more}")
 }
 
 pub(crate) async fn world(era: &str, more: &str) -> World {
@@ -37,15 +37,7 @@ pub(crate) async fn world(era: &str, more: &str) -> World {
 }
 
 pub(crate) async fn world_with(era: &str, more: &str, settings: Settings) -> World {
-    let world = World::behind(&fixture(era, more), settings).await;
-    ready(&world).await;
-    world
-}
-
-pub(crate) fn said(result: &Value) -> &str {
-    result["content"][0]["text"]
-        .as_str()
-        .unwrap_or_else(|| panic!("no text: {result}"))
+    World::ready_behind(&fixture(era, more), settings).await
 }
 
 const ARGUMENTS: &str = r#"{"a":12345678901234567890,"text":"\u00e9","z":1.0}"#;
@@ -74,8 +66,7 @@ async fn a_call_goes_on_while_its_server_is_too_busy_to_list() {
     let config = format!(
         "[servers.busy]\nprotocol = \"2025\"\ncommand = [\"python3\", \"-c\", '''{BUSY}''']\nrequest_timeout = \"1s\"\n"
     );
-    let world = World::behind(&config, Settings::default()).await;
-    ready(&world).await;
+    let world = World::ready_behind(&config, Settings::default()).await;
     let called = world.call(&Client::without_tasks(), "work", json!({})).await;
     assert_eq!(said(called.result()), "done");
 }
@@ -153,16 +144,22 @@ async fn a_cancel_reaches_the_server_behind() {
     seen(&world, is_told).await;
 }
 
-/// Asks the server what it has seen until that is as wanted.
-async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
+/// Asks the server, in the name of a client without a session, what it has seen, until that is as wanted.
+pub(crate) async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
     seen_by(world, "seen", wanted).await;
 }
 
 async fn seen_by(world: &World, tool: &str, wanted: impl Fn(&Value) -> bool) {
+    let client = Client::without_tasks();
+    let ask = async || world.call(&client, tool, json!({})).await.result().clone();
+    until_told(ask, wanted).await;
+}
+
+/// Asks until the JSON in the text of the result is as wanted.
+async fn until_told(ask: impl AsyncFn() -> Value, wanted: impl Fn(&Value) -> bool) {
     let seen = async {
         loop {
-            let seen = world.call(&Client::without_tasks(), tool, json!({})).await;
-            let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
+            let seen: Value = serde_json::from_str(said(&ask().await)).expect("JSON");
             if wanted(&seen) {
                 return;
             }
@@ -405,17 +402,6 @@ async fn a_changed_list_is_told_to_clients_of_both_generations() {
     );
 }
 
-pub(crate) async fn ready(world: &World) {
-    for server in world.fleet.servers() {
-        let mut state = server.watch_state();
-        let ready = state.wait_for(|state| *state == State::Ready);
-        tokio::time::timeout(Duration::from_secs(30), ready)
-            .await
-            .expect("in time")
-            .expect("the server lives");
-    }
-}
-
 #[tokio::test]
 async fn the_time_of_a_call_stands_still_while_its_caller_is_asked() {
     for era in ["2025", "2026"] {
@@ -456,7 +442,7 @@ async fn a_result_that_is_too_large_is_refused_with_its_size() {
 
 #[tokio::test]
 async fn an_odd_name_is_listed_by_the_nearest_and_called_as_it_is() {
-    let world = world("2025\", \"--odd", "[servers.fixture.tools.pid]\nhidden = true\n").await;
+    let world = world("2025 --odd", "[servers.fixture.tools.pid]\nhidden = true\n").await;
     for (listed, own) in [("odd_tool", "odd_tool"), ("odd_tool_2", "odd tool")] {
         let called = world.call(&Client::without_tasks(), listed, json!({})).await;
         assert_eq!(said(called.result()), own);
@@ -493,7 +479,7 @@ async fn an_odd_name_is_listed_by_the_nearest_and_called_as_it_is() {
 
 #[tokio::test]
 async fn what_is_left_out_is_known_after_a_restart() {
-    let world = world("2025\", \"--odd", "").await;
+    let world = world("2025 --odd", "").await;
     let server = world.fleet.server("fixture").expect("it is configured");
     let defined = server.definitions().expect("it was reached");
     let known = Definitions::decode(&defined.encode()).expect("it is kept");
@@ -503,11 +489,10 @@ async fn what_is_left_out_is_known_after_a_restart() {
 
 #[tokio::test]
 async fn the_values_of_a_client_s_file_are_literal_but_for_its_variables() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
     let declared = |era: &str| {
         let env =
             json!({ "DATABASE_URL": "file:./none.db", "RUN": "cmd:none", "PYTHONDONTWRITEBYTECODE": "1" });
-        json!({ "command": "python3", "args": [script, "stdio", format!("--era={era}")], "env": env })
+        json!({ "command": "python3", "args": [FIXTURE, "stdio", format!("--era={era}")], "env": env })
     };
     let file = json!({ "mcpServers": {
         "good": declared("${LONGHAUL_NONE:-2025}"),

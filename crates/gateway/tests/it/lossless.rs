@@ -21,7 +21,7 @@ use std::{
 };
 
 use futures_util::stream::{self, StreamExt as _};
-use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use longhaul_gateway::dispatch::Settings;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::Child,
@@ -83,11 +83,7 @@ impl Replay {
             }
         };
         let config = format!("[servers.recorded]\npromote_after = \"0s\"\n{how}");
-        let world = World::behind(&config, Settings::default()).await;
-        let server = world.fleet.server("recorded").expect("it is configured");
-        let mut state = server.watch_state();
-        let ready = tokio::time::timeout(PATIENCE, state.wait_for(|state| *state == State::Ready)).await;
-        ready.expect("in time").expect("the server lives");
+        let world = World::ready_behind(&config, Settings::default()).await;
         let log = Log { path: log, read: 0 };
         (
             Replay {

@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
+use longhaul_gateway::dispatch::Settings;
 use serde_json::{Value, json};
 
 use crate::{
-    behind::{fixture, said, world},
+    behind::{named, world},
     session_client::SessionClient,
-    support::{Client, World},
+    support::{Client, World, site::said},
 };
 
 const SHARED: &str = "isolation = \"shared\"\n";
 
 /// The levels that the server was told, as this session's process of it says.
 async fn levels(session: &SessionClient<'_>) -> Value {
-    let params = json!({ "name": "seen", "arguments": {} });
-    let seen = session.request("tools/call", params).await;
+    let seen = session.call("seen", json!({})).await;
     let seen: Value = serde_json::from_str(said(&seen["result"])).expect("JSON");
     seen["levels"].clone()
 }
@@ -45,10 +45,7 @@ async fn heard(session: &SessionClient<'_>) -> usize {
 #[tokio::test]
 async fn the_server_of_a_session_is_told_the_level_that_its_client_wants() {
     let world = world("2025", "").await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
+    let (ada, bob) = SessionClient::two(&world).await;
     // Who said nothing changes nothing.
     assert_eq!(levels(&ada).await, json!([]));
     set_level(&ada, "debug").await;
@@ -70,10 +67,7 @@ async fn the_server_of_a_session_is_told_the_level_that_its_client_wants() {
 #[tokio::test]
 async fn a_shared_server_sends_what_any_client_wants_and_each_hears_its_own() {
     let world = world("2025", SHARED).await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
+    let (ada, bob) = SessionClient::two(&world).await;
     set_level(&ada, "error").await;
     assert_eq!(levels(&ada).await, json!(["error"]));
     set_level(&bob, "debug").await;
@@ -108,42 +102,27 @@ async fn a_request_says_its_level_to_servers_of_both_generations() {
 #[tokio::test]
 async fn a_log_message_of_no_call_reaches_the_session_whose_process_it_is() {
     let world = world("2025", "").await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
+    let (ada, bob) = SessionClient::two(&world).await;
     let (mut of_ada, mut of_bob) = (ada.listen(None).await, bob.listen(None).await);
-    let later = |level: &str| json!({ "name": "log_later", "arguments": { "level": level } });
+    let later = async |session: &SessionClient<'_>, level: &str| {
+        session.call("log_later", json!({ "level": level })).await
+    };
     // Not grave enough for who said nothing.
-    ada.request("tools/call", later("info")).await;
-    ada.request("tools/call", later("error")).await;
+    later(&ada, "info").await;
+    later(&ada, "error").await;
     let told = of_ada.until("notifications/message").await;
     assert_eq!(told.data["params"], json!({ "level": "error", "data": "later" }));
-    bob.request("tools/call", later("critical")).await;
+    later(&bob, "critical").await;
     let told = of_bob.until("notifications/message").await;
     assert_eq!(told.data["params"]["level"], "critical");
 }
 
 #[tokio::test]
 async fn a_server_without_log_messages_is_told_no_level() {
-    let config = fixture("2025", "").replace("\"--era=2025\"", "\"--era=2025\", \"--no-logging\"");
-    let world = ready(&config).await;
+    let world = world("2025 --no-logging", "").await;
     let session = SessionClient::open(&world).await;
     set_level(&session, "debug").await;
     assert_eq!(levels(&session).await, json!([]));
-}
-
-async fn ready(config: &str) -> World {
-    let world = World::behind(config, longhaul_gateway::dispatch::Settings::default()).await;
-    let server = world.fleet.server("fixture").expect("it is configured");
-    let mut defined = server.watch();
-    let known = defined.wait_for(Option::is_some);
-    drop(
-        tokio::time::timeout(Duration::from_secs(30), known)
-            .await
-            .expect("in time"),
-    );
-    world
 }
 
 #[tokio::test]
@@ -169,24 +148,24 @@ async fn a_list_that_the_server_says_changed_is_told_even_where_nothing_is_seen_
 
 #[tokio::test]
 async fn a_list_may_be_kept_for_as_long_as_each_of_its_servers_says() {
-    let plain = fixture("2025", "").replace("servers.fixture", "servers.plain");
-    let newer = fixture("2026", "").replace("\"--era=2026\"", "\"--era=2026\", \"--ages\"");
-    let world = ready(&format!("{plain}\n{newer}")).await;
+    let plain = named("plain", "2025", "");
+    let newer = named("newer", "2026 --ages", "");
+    let both = World::ready_behind(&format!("{plain}{newer}"), Settings::default()).await;
     let client = Client::without_tasks();
     for method in ["tools/list", "prompts/list", "resources/list"] {
-        let listed = world.rpc(&client, method, json!({})).await;
+        let listed = both.rpc(&client, method, json!({})).await;
         assert_eq!(listed.result()["ttlMs"], 5_000, "{method}");
         // B-52: it depends on who asks.
         assert_eq!(listed.result()["cacheScope"], "private");
     }
-    let alone = ready(&newer).await;
+    let alone = world("2026 --ages", "").await;
     let read = alone
         .rpc(&client, "resources/read", json!({ "uri": "fixture://one" }))
         .await;
     assert_eq!(read.result()["ttlMs"], 5_000);
     assert_eq!(read.result()["cacheScope"], "public");
     // Of an older server nobody knows.
-    let older = ready(&fixture("2025", "")).await;
+    let older = world("2025", "").await;
     let read = older
         .rpc(&client, "resources/read", json!({ "uri": "fixture://one" }))
         .await;

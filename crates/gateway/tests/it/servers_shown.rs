@@ -11,7 +11,7 @@ use longhaul_gateway::{
 use serde_json::json;
 
 use crate::{
-    behind::{fixture, ready, world},
+    behind::{fixture, world},
     support::{Client, World},
 };
 
@@ -86,7 +86,7 @@ async fn why_a_call_was_lost_is_known_after_the_server_is_back() {
             .contains("Last heard: the server was lost: its program exited with code 7"),
         "{lost:?}"
     );
-    ready(&world).await;
+    world.ready().await;
     let began = clock::monotonic();
     let failure = loop {
         match shown(&world).await {

@@ -70,6 +70,11 @@ impl<'a> SessionClient<'a> {
         client
     }
 
+    /// Two sessions of one gateway.
+    pub(crate) async fn two(world: &'a World) -> (SessionClient<'a>, SessionClient<'a>) {
+        (SessionClient::open(world).await, SessionClient::open(world).await)
+    }
+
     /// One frame and the whole reply: the last frame of its stream, or the one object.
     pub(crate) async fn post(&self, frame: &Value) -> Got {
         let (status, headers, mut events) = send(self.world, post(frame, Some(&self.id))).await;
@@ -88,6 +93,11 @@ impl<'a> SessionClient<'a> {
 
     pub(crate) async fn request(&self, method: &str, params: Value) -> Value {
         self.post(&frame(7, method, params)).await.body
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.request("tools/call", params).await
     }
 
     /// A call that asks for a task; its id.

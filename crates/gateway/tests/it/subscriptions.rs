@@ -6,14 +6,13 @@ use futures_util::future::join_all;
 use longhaul_gateway::{
     dispatch::{SessionLimits, Settings},
     updates::Limits,
-    upstream::server::State,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    behind::{fixture, ready, said, world, world_with},
+    behind::{named, seen, world, world_with},
     session_client::{Events, SessionClient},
-    support::{Client, Frames, World},
+    support::{Client, Frames, World, site::said},
 };
 
 const SHARED: &str = "isolation = \"shared\"\n";
@@ -58,22 +57,6 @@ async fn next_updated(frames: &mut Frames) -> String {
     frame["params"]["uri"].as_str().expect("a URI").to_owned()
 }
 
-/// Asks the server, in the name of a client without a session, what it has seen, until that is as wanted.
-async fn seen(world: &World, wanted: impl Fn(&Value) -> bool) {
-    let seen = async {
-        loop {
-            let seen = world.call(&Client::without_tasks(), "seen", json!({})).await;
-            let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
-            if wanted(&seen) {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), seen)
-        .await
-        .expect("in time");
-}
-
 #[tokio::test]
 async fn a_resource_that_changes_is_told_between_every_two_generations() {
     for era in ["2025", "2026"] {
@@ -103,10 +86,7 @@ async fn a_resource_that_changes_is_told_between_every_two_generations() {
 async fn a_change_reaches_only_those_who_subscribed() {
     for era in ["2025", "2026"] {
         let world = world(era, SHARED).await;
-        let (ada, bob) = (
-            SessionClient::open(&world).await,
-            SessionClient::open(&world).await,
-        );
+        let (ada, bob) = SessionClient::two(&world).await;
         let (mut of_ada, mut of_bob) = (ada.listen(None).await, bob.listen(None).await);
         subscribe(&ada, "fixture://one").await;
         subscribe(&bob, "fixture://two").await;
@@ -176,25 +156,14 @@ async fn a_session_subscribes_in_its_own_process_which_lives_as_long_as_the_subs
     let pid = server.live()[0].pid;
     // Another owner's process, or session's, says nothing to this one.
     touch(&world, "fixture://one").await;
-    let others_are_gone = async {
-        while server.count() > 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), others_are_gone)
+    tokio::time::timeout(Duration::from_secs(20), server.at_most(1))
         .await
         .expect("an idle process ends");
-    let touched = json!({ "name": "touch", "arguments": { "uri": "fixture://one/own" } });
-    session.request("tools/call", touched).await;
+    session.call("touch", json!({ "uri": "fixture://one/own" })).await;
     assert_eq!(updated(&mut events).await, "fixture://one/own");
     assert_eq!(server.live()[0].pid, pid);
     assert_eq!(session.end().await, 204);
-    let gone = async {
-        while server.count() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), gone)
+    tokio::time::timeout(Duration::from_secs(20), server.at_most(0))
         .await
         .expect("the process of a session that ended goes");
 }
@@ -226,29 +195,15 @@ async fn a_refused_subscription_ends_with_the_server_s_own_error() {
     }
 }
 
-/// Two servers in sessions that all share, each with options of its own.
+/// Two servers in sessions that all share, each of its own kind.
 async fn two(first: &str, second: &str) -> World {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
-    let server = |name: &str, option: &str| {
-        format!(
-            "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era=2025\"{option}]\n\
-             env.PYTHONDONTWRITEBYTECODE = \"1\"\n{SHARED}"
-        )
-    };
-    let config = [server("first", first), server("second", second)].concat();
-    let world = World::behind(&config, Settings::default()).await;
-    for server in world.fleet.servers() {
-        let mut state = server.watch_state();
-        let ready = state.wait_for(|state| *state == State::Ready);
-        let ready = tokio::time::timeout(Duration::from_secs(30), ready).await;
-        ready.expect("in time").expect("the server lives");
-    }
-    world
+    let config = [named("first", first, SHARED), named("second", second, SHARED)].concat();
+    World::ready_behind(&config, Settings::default()).await
 }
 
 #[tokio::test]
 async fn the_server_that_lists_a_resource_has_the_last_word() {
-    let world = two(", \"--refuses=fixture://mine\"", "").await;
+    let world = two("2025 --refuses=fixture://mine", "2025").await;
     let session = SessionClient::open(&world).await;
     let reply = subscribe(&session, "fixture://mine").await;
     assert_eq!(reply["error"]["code"], -32050, "{reply}");
@@ -256,7 +211,7 @@ async fn the_server_that_lists_a_resource_has_the_last_word() {
 
 #[tokio::test]
 async fn a_resource_that_nobody_lists_is_subscribed_to_at_the_server_that_gives_it() {
-    let world = two(", \"--unread\"", "").await;
+    let world = two("2025 --unread", "2025").await;
     let session = SessionClient::open(&world).await;
     let reply = subscribe(&session, "fixture://two").await;
     assert_eq!(reply["result"], json!({}), "{reply}");
@@ -272,7 +227,7 @@ async fn a_resource_that_nobody_lists_is_subscribed_to_at_the_server_that_gives_
 
 #[tokio::test]
 async fn a_silent_server_keeps_no_stream_from_opening() {
-    let world = two(", \"--secretive\"", ", \"--secretive\"").await;
+    let world = two("2025 --secretive", "2025 --secretive").await;
     let filter = json!({ "notifications": { "resourceSubscriptions": ["fixture://one", "fixture://two"] } });
     let client = Client::without_tasks();
     let stream = world.stream(&client, "subscriptions/listen", filter);
@@ -291,21 +246,23 @@ async fn a_server_with_a_process_for_each_call_takes_no_subscription() {
     assert!(message.contains("isolation"), "{message}");
 }
 
-#[tokio::test]
-async fn subscriptions_that_begin_at_once_are_no_more_than_the_limit() {
+async fn limited(subscriptions: Limits) -> World {
     let settings = Settings {
-        subscriptions: Limits {
-            each_max: 2,
-            owner_max: 3,
-            ..Limits::default()
-        },
+        subscriptions,
         ..Settings::default()
     };
-    let world = world_with("2025", SHARED, settings).await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
+    world_with("2025", SHARED, settings).await
+}
+
+#[tokio::test]
+async fn subscriptions_that_begin_at_once_are_no_more_than_the_limit() {
+    let world = limited(Limits {
+        each_max: 2,
+        owner_max: 3,
+        ..Limits::default()
+    })
+    .await;
+    let (ada, bob) = SessionClient::two(&world).await;
     let uris: Vec<String> = (0..6).map(|part| format!("fixture://{part}")).collect();
     let stand = async |session: &SessionClient<'_>| {
         let replies = join_all(uris.iter().map(|uri| subscribe(session, uri))).await;
@@ -339,19 +296,13 @@ async fn a_change_that_a_dead_stream_took_is_told_by_the_next() {
 
 #[tokio::test]
 async fn subscriptions_have_a_limit_in_a_session_and_in_all() {
-    let settings = Settings {
-        subscriptions: Limits {
-            each_max: 2,
-            total_max: 3,
-            ..Limits::default()
-        },
-        ..Settings::default()
-    };
-    let world = world_with("2025", SHARED, settings).await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
+    let world = limited(Limits {
+        each_max: 2,
+        total_max: 3,
+        ..Limits::default()
+    })
+    .await;
+    let (ada, bob) = SessionClient::two(&world).await;
     for uri in ["fixture://one", "fixture://two"] {
         let reply = subscribe(&ada, uri).await;
         assert!(reply["error"].is_null(), "{reply}");
@@ -424,8 +375,7 @@ async fn a_session_without_a_reader_lets_its_subscriptions_rest() {
 #[tokio::test]
 async fn a_request_without_a_stream_is_cancelled_at_its_server() {
     let more = format!("{SHARED}request_timeout = \"5m\"\n");
-    let world = World::behind(&fixture("2025\", \"--secretive", &more), Settings::default()).await;
-    ready(&world).await;
+    let world = world("2025 --secretive", &more).await;
     let session = SessionClient::open(&world).await;
     let read = json!({ "jsonrpc": "2.0", "id": 31, "method": "resources/read", "params": { "uri": "fixture://one" } });
     let cancelled =
@@ -456,8 +406,7 @@ async fn requests_that_are_passed_on_have_places_as_calls_have() {
         ..Settings::default()
     };
     let more = format!("{SHARED}request_timeout = \"5m\"\n");
-    let world = World::behind(&fixture("2025\", \"--secretive", &more), settings).await;
-    ready(&world).await;
+    let world = world_with("2025 --secretive", &more, settings).await;
     let session = SessionClient::open(&world).await;
     let read = async |id: u64| {
         let read = json!({ "jsonrpc": "2.0", "id": id, "method": "resources/read", "params": { "uri": "fixture://one" } });

@@ -25,6 +25,7 @@ use longhaul_gateway::{
     upstream::{
         Definitions,
         fleet::{self, Fleet},
+        server::State,
         stdio::Host,
     },
 };
@@ -41,7 +42,11 @@ use tokio::sync::watch;
 use tower::ServiceExt as _;
 
 pub(crate) const ADDRESS: &str = "127.0.0.1:7410";
+/// The program of a server behind the gateway; python3 runs it.
+pub(crate) const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest that the servers behind a gateway take to begin.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Takes away the guard that the environment names.
 pub(crate) fn choose_fault() {
@@ -147,6 +152,13 @@ impl World {
         World::over(store, config, settings, &|_| None).await
     }
 
+    /// The same, once every server is ready.
+    pub(crate) async fn ready_behind(config: &str, settings: Settings) -> World {
+        let world = World::behind(config, settings).await;
+        world.ready().await;
+        world
+    }
+
     /// A gateway over the store of one before, which knows what that one knew of its servers.
     pub(crate) async fn over(
         store: Arc<Memory>,
@@ -197,6 +209,18 @@ impl World {
             router,
             open: watch::Sender::new(false),
             _spool: Some(spool),
+        }
+    }
+
+    /// Waits until every server behind it is ready.
+    pub(crate) async fn ready(&self) {
+        for server in self.fleet.servers() {
+            let mut state = server.watch_state();
+            let ready = state.wait_for(|state| *state == State::Ready);
+            tokio::time::timeout(READY_WITHIN, ready)
+                .await
+                .expect("in time")
+                .expect("the server lives");
         }
     }
 

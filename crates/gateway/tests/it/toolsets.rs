@@ -1,15 +1,14 @@
 //! The endpoint of a toolset, as clients of every generation meet it: what it shows works as everywhere, and the rest
 //! is not there.
 
-use std::time::Duration;
-
 use axum::{body::Body as HttpBody, http::Request};
-use longhaul_gateway::{dispatch::Settings, upstream::server::State};
+use longhaul_gateway::dispatch::Settings;
 use serde_json::{Value, json};
 
 use crate::{
+    behind::named,
     session_client::SessionClient,
-    support::{Client, World},
+    support::{Client, World, site::said},
 };
 
 const TOOLSETS: &str = r#"
@@ -28,22 +27,9 @@ async fn world() -> World {
 
 /// The same; `more` is said of each server.
 async fn world_with(more: &str) -> World {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
-    let server = |name: &str, era: &str| {
-        format!(
-            "[servers.{name}]\ncommand = [\"python3\", \"{script}\", \"stdio\", \"--era={era}\"]\n\
-             env.PYTHONDONTWRITEBYTECODE = \"1\"\npromote_after = \"0s\"\n{more}"
-        )
-    };
-    let config = [server("one", "2025"), server("two", "2026"), TOOLSETS.to_owned()].concat();
-    let world = World::behind(&config, Settings::default()).await;
-    for server in world.fleet.servers() {
-        let mut state = server.watch_state();
-        let ready = state.wait_for(|state| *state == State::Ready);
-        let ready = tokio::time::timeout(Duration::from_secs(30), ready).await;
-        ready.expect("in time").expect("the server lives");
-    }
-    world
+    let more = format!("promote_after = \"0s\"\n{more}");
+    let (one, two) = (named("one", "2025", &more), named("two", "2026", &more));
+    World::ready_behind(&format!("{one}{two}{TOOLSETS}"), Settings::default()).await
 }
 
 fn names(listed: &Value, list: &str) -> Vec<String> {
@@ -54,12 +40,6 @@ fn names(listed: &Value, list: &str) -> Vec<String> {
         .iter()
         .map(|item| item["name"].as_str().expect("a name").to_owned());
     names.collect()
-}
-
-fn said(result: &Value) -> &str {
-    result["content"][0]["text"]
-        .as_str()
-        .unwrap_or_else(|| panic!("no text: {result}"))
 }
 
 #[tokio::test]
@@ -102,9 +82,7 @@ async fn a_tool_outside_is_answered_as_one_that_does_not_exist() {
     let session = SessionClient::open(&review).await;
     let mut replies = Vec::new();
     for tool in [outside, absent] {
-        let reply = session
-            .request("tools/call", json!({ "name": tool, "arguments": {} }))
-            .await;
+        let reply = session.call(tool, json!({})).await;
         assert!(reply["error"].is_object(), "{reply}");
         replies.push(reply.to_string().replace(outside, absent));
     }

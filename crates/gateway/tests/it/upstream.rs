@@ -12,9 +12,10 @@ use longhaul_gateway::upstream::stdio::{Host, Program};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::FIXTURE;
+
 /// Longer than anything here takes on a busy machine; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(30);
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
 
 fn host(spool: &TempDir) -> Host {
     Host {

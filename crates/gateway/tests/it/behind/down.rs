@@ -5,8 +5,8 @@ use std::time::Duration;
 use longhaul_gateway::{dispatch::Settings, upstream::server::State};
 use serde_json::json;
 
-use super::{fixture, ready, said, world};
-use crate::support::{Client, World};
+use super::{fixture, world};
+use crate::support::{Client, FIXTURE, World, site::said};
 
 #[tokio::test]
 async fn one_bad_server_disturbs_no_other() {
@@ -40,9 +40,8 @@ async fn one_bad_server_disturbs_no_other() {
 /// A server that is the fixture and cannot be started any more once the file is gone.
 fn by_script(name: &str, options: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a directory");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
     let program = folder.path().join("start");
-    let text = format!("#!/bin/sh\nexec python3 {script} stdio {options}\n");
+    let text = format!("#!/bin/sh\nexec python3 {FIXTURE} stdio {options}\n");
     std::fs::write(&program, text).expect("a file");
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(&program, executable).expect("its mode");
@@ -56,8 +55,7 @@ fn by_script(name: &str, options: &str) -> (tempfile::TempDir, String) {
 #[tokio::test]
 async fn a_client_is_told_of_a_server_that_is_down_and_of_no_path() {
     let (folder, config) = by_script("gone", "--era=2025");
-    let world = World::behind(&config, Settings::default()).await;
-    ready(&world).await;
+    let world = World::ready_behind(&config, Settings::default()).await;
     drop(folder);
     world.fleet.restart("gone").await.expect("it is configured");
     let echoed = world.call(&Client::without_tasks(), "echo", json!({})).await;
@@ -92,8 +90,7 @@ async fn a_call_that_is_put_off_again_and_again_ends_with_its_time() {
 async fn a_resource_is_found_past_a_server_that_is_down() {
     let (folder, down) = by_script("down", "--era=2025 --templates");
     let (_folder, well) = by_script("well", "--era=2025 --templates");
-    let world = World::behind(&format!("{down}{well}"), Settings::default()).await;
-    ready(&world).await;
+    let world = World::ready_behind(&format!("{down}{well}"), Settings::default()).await;
     drop(folder);
     world.fleet.restart("down").await.expect("it is configured");
     let read = world

@@ -9,19 +9,18 @@ use longhaul_gateway::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::{said, world};
-use crate::{session_client::SessionClient, support::Client};
+use super::{until_told, world};
+use crate::{
+    session_client::SessionClient,
+    support::{Client, site::said},
+};
 
 #[tokio::test]
 async fn each_session_has_a_process_of_its_own() {
     let world = world("2025", "").await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
-    let pid = |session| async move {
-        let reply =
-            SessionClient::request(session, "tools/call", json!({ "name": "pid", "arguments": {} })).await;
+    let (ada, bob) = SessionClient::two(&world).await;
+    let pid = async |session: &SessionClient<'_>| {
+        let reply = session.call("pid", json!({})).await;
         said(&reply["result"]).to_owned()
     };
     let (first, second) = (pid(&ada).await, pid(&bob).await);
@@ -85,29 +84,15 @@ async fn each_pipe_has_a_process_of_its_own_where_its_client_has_no_session() {
 #[tokio::test]
 async fn an_equal_call_of_another_session_is_not_answered_by_the_first_one_s_process() {
     let world = world("2025", "").await;
-    let (ada, bob) = (
-        SessionClient::open(&world).await,
-        SessionClient::open(&world).await,
-    );
+    let (ada, bob) = SessionClient::two(&world).await;
     let params = json!({ "name": "hang", "arguments": {} });
     // Both leave.
     drop(ada.stream(11, "tools/call", params.clone()).await);
     drop(bob.stream(12, "tools/call", params).await);
     for session in [&ada, &bob] {
-        let called = async {
-            loop {
-                let reply = session
-                    .request("tools/call", json!({ "name": "seen", "arguments": {} }))
-                    .await;
-                let seen: Value = serde_json::from_str(said(&reply["result"])).expect("JSON");
-                if seen["count"] == 1 {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), called)
-            .await
-            .expect("each session's own process was called");
+        // Its own process was called.
+        let seen = async || session.call("seen", json!({})).await["result"].clone();
+        until_told(seen, |seen| seen["count"] == 1).await;
     }
 }
 
@@ -133,19 +118,12 @@ async fn a_result_that_was_read_is_not_given_to_the_next_equal_call() {
 async fn the_process_of_a_session_that_ended_goes_with_it() {
     let world = world("2025", "").await;
     let session = SessionClient::open(&world).await;
-    let reply = session
-        .request("tools/call", json!({ "name": "pid", "arguments": {} }))
-        .await;
+    let reply = session.call("pid", json!({})).await;
     said(&reply["result"]);
     let server = world.fleet.server("fixture").expect("it is configured");
     assert_eq!(server.count(), 1);
     assert_eq!(session.end().await, 204);
-    let gone = async {
-        while server.count() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), gone)
+    tokio::time::timeout(Duration::from_secs(20), server.at_most(0))
         .await
         .expect("it ends");
 }

@@ -7,7 +7,7 @@ use longhaul_gateway::dispatch::Settings;
 use longhaul_store::memory::Memory;
 use serde_json::json;
 
-use super::{named, ready, seen, seen_by};
+use super::{named, seen, seen_by};
 use crate::support::{Client, World};
 
 /// A task of the server `b` that ran and one that waited when their process ended, in the store that they are in.
@@ -16,7 +16,7 @@ async fn of_a_process_that_ended() -> (Arc<Memory>, World, [String; 2]) {
     let more = "promote_after = \"0s\"\nisolation = \"shared\"\nconcurrency = 1\non_crash = \"rerun\"\n";
     let config = named("b", "2025", more);
     let world = World::over(Arc::clone(&store), &config, Settings::default(), &|_| None).await;
-    ready(&world).await;
+    world.ready().await;
     let mut ids = Vec::new();
     for n in 0..2 {
         let hung = world.call(&Client::with_tasks(), "hang", json!({ "n": n })).await;
@@ -54,7 +54,7 @@ async fn a_task_finds_its_server_s_tool_whatever_that_is_called_by_now() {
         known.as_deref().filter(|_| name == "b").cloned()
     })
     .await;
-    ready(&world).await;
+    world.ready().await;
     seen_by(&world, "b__seen", |seen| seen["count"] == 2).await;
     seen(&world, |seen| seen["count"] == 0).await;
 }
