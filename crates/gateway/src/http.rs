@@ -201,10 +201,8 @@ async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame, share:
             Err(response) => return *response,
         },
     };
-    let edge = session
-        .as_ref()
-        .map_or(Edge::Stateless, |session| Edge::Session(session.peer().version));
     let peer = session.as_ref().map(|session| session.peer());
+    let edge = peer.map_or(Edge::Stateless, |peer| Edge::Session(peer.version));
     let received = shared.offer(|offer| edge::receive(Some(&headers), frame, belongs, peer, offer));
     match (received, session) {
         (Err(malformed), _) => refused(edge, &malformed),

@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     catalog::Catalog,
-    dispatch::{Conversation, Dispatch, Handled, Held, Step, Steps},
+    dispatch::{Conversation, Dispatch, Handled, Step, Steps},
     identity::{Caller, Origin},
     listen::{Listener, Tick},
     parse::Parser,
@@ -405,19 +405,20 @@ impl Server {
                     };
                     handled = dispatch.handle(&caller, place.as_ref(), again.clone()).await;
                 }
-                (Handled::Call(held), _) => return self.call(&id, *held).await,
-                (Handled::Wait(waiting), _) => return self.wait(&id, *waiting).await,
-                (Handled::Relay(relaying), _) => return self.wait(&id, *relaying).await,
+                (Handled::Call(held), _) => return self.steps(&id, *held).await,
+                (Handled::Wait(waiting), _) => return self.steps(&id, *waiting).await,
+                (Handled::Relay(relaying), _) => return self.steps(&id, *relaying).await,
                 (Handled::Listen(listener), _) => return self.listen(&id, *listener).await,
             }
         }
     }
 
-    async fn call(&mut self, id: &RequestId, mut held: Held) {
+    /// What one request has for its client, then its reply.
+    async fn steps(&mut self, id: &RequestId, mut source: impl Steps) {
         loop {
             let step = tokio::select! {
-                left = self.request.left() => return held.leave(left),
-                step = held.next() => step,
+                left = self.request.left() => return source.leave(left),
+                step = source.next() => step,
             };
             let full = match step {
                 Step::Push(push) => {
@@ -427,34 +428,8 @@ impl Server {
                 Step::Reply(reply) => match self.fit(id, &reply) {
                     Ok(ready) => {
                         if self.give(ready).await {
-                            held.delivered().await;
+                            source.delivered().await;
                         }
-                        return;
-                    }
-                    Err(full) => full,
-                },
-            };
-            if !self.room(id, full).await {
-                return;
-            }
-        }
-    }
-
-    /// who waits no longer leaves the task as it is, and gives up what is no task.
-    async fn wait(&mut self, id: &RequestId, mut waiting: impl Steps) {
-        loop {
-            let step = tokio::select! {
-                _ = self.request.left() => return,
-                step = waiting.next() => step,
-            };
-            let full = match step {
-                Step::Push(push) => {
-                    self.writer.send(self.edge.push(&push, id)).await;
-                    continue;
-                }
-                Step::Reply(reply) => match self.fit(id, &reply) {
-                    Ok(ready) => {
-                        self.give(ready).await;
                         return;
                     }
                     Err(full) => full,

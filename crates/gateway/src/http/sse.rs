@@ -6,6 +6,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -31,51 +32,16 @@ use crate::{
 };
 
 /// The frames of one request: progress, then its reply. `first` is what it had for its client before there was a stream.
-pub(super) fn call(
-    shared: Shared,
-    id: RequestId,
-    mut source: impl Steps,
-    mut first: Option<Step>,
-) -> Response {
-    let edge = Edge::Stateless;
+pub(super) fn call(shared: Shared, id: RequestId, source: impl Steps, first: Option<Step>) -> Response {
     stream(move |sender| async move {
-        let mut room = Waited::new(&shared, edge, &id);
-        loop {
-            let first = first.take();
-            let next = async {
-                match first {
-                    Some(first) => Ok(first),
-                    None => tokio::time::timeout(shared.limits.keep_alive, source.next()).await,
-                }
-            };
-            let (frame, last) = tokio::select! {
-                // The client left: dropping the call leaves its work going on.
-                () = sender.gone() => return,
-                next = next => match next {
-                    Err(_) => (comment(), false),
-                    Ok(Step::Push(push)) => (event(&edge.push(&push, &id)).into(), false),
-                    Ok(Step::Reply(reply)) => match room.fit(&reply, event) {
-                        Ok(frame) => (frame, true),
-                        Err(full) => {
-                            drop(reply);
-                            if room.wait(full, &sender).await {
-                                continue;
-                            }
-                            return;
-                        }
-                    },
-                },
-            };
-            if !sender.send(frame, shared.limits.reader_time).await {
-                return;
-            }
-            if last {
-                if sender.taken(shared.limits.reader_time).await {
-                    source.delivered().await;
-                }
-                return;
-            }
-        }
+        let frames = Frames {
+            shared: &shared,
+            edge: Edge::Stateless,
+            id: &id,
+            ids: None,
+        };
+        // A client that leaves closes its stream: dropping the call leaves its work going on.
+        frames.send(source, first, &sender, pending()).await;
     })
 }
 
@@ -85,42 +51,86 @@ pub(super) fn steps(
     shared: Shared,
     session: Arc<Session>,
     id: RequestId,
-    mut source: impl Steps,
-    ids: Option<EventIds>,
+    source: impl Steps,
+    mut ids: Option<EventIds>,
     begins: Begins,
 ) -> Response {
-    let edge = Edge::Session(session.peer().version);
-    let mut ids = ids;
     let mut wait = session.waiting(&id);
     stream(move |sender| async move {
-        let reader_time = shared.limits.reader_time;
-        let mut room = Waited::new(&shared, edge, &id);
         if let Some(ids) = &mut ids
-            && !sender.send(begins.with(ids), reader_time).await
+            && !sender.send(begins.with(ids), shared.limits.reader_time).await
         {
             return;
         }
+        let over = async {
+            tokio::select! {
+                // no reply to what nobody waits for.
+                reason = wait.given_up() => Some(Left::because(reason.as_deref())),
+                () = session.ended() => None,
+            }
+        };
+        let frames = Frames {
+            shared: &shared,
+            edge: Edge::Session(session.peer().version),
+            id: &id,
+            ids,
+        };
+        frames.send(source, None, &sender, over).await;
+    })
+}
+
+/// The frames of one request, on the edge of its generation.
+struct Frames<'a> {
+    shared: &'a Shared,
+    edge: Edge,
+    id: &'a RequestId,
+    ids: Option<EventIds>,
+}
+
+impl Frames<'_> {
+    /// Sends them, until the reply is sent, or the client is gone, or the request is `over`: how its client left it, if
+    /// it did.
+    async fn send(
+        mut self,
+        mut source: impl Steps,
+        mut first: Option<Step>,
+        sender: &Sender,
+        over: impl Future<Output = Option<Left>>,
+    ) {
+        let reader_time = self.shared.limits.reader_time;
+        let mut room = Waited::new(self.shared, self.edge, self.id);
+        tokio::pin!(over);
         loop {
-            let next = tokio::time::timeout(shared.limits.keep_alive, source.next());
+            let first = first.take();
+            let next = async {
+                match first {
+                    Some(first) => Ok(first),
+                    None => tokio::time::timeout(self.shared.limits.keep_alive, source.next()).await,
+                }
+            };
             let (frame, last) = tokio::select! {
                 () = sender.gone() => return,
-                // no reply to what nobody waits for.
-                reason = wait.given_up() => return source.leave(Left::because(reason.as_deref())),
-                () = session.ended() => return,
+                left = &mut over => {
+                    if let Some(left) = left {
+                        source.leave(left);
+                    }
+                    return;
+                }
                 next = next => match next {
                     Err(_) => (comment(), false),
                     Ok(Step::Push(push)) => {
                         let asked = asked_by(&push);
-                        let frame = edge.push(&push, &id);
-                        (numbered(ids.as_mut(), source.seen().version, asked, &frame).into(), false)
+                        let frame = self.edge.push(&push, self.id);
+                        let version = source.seen().version;
+                        (numbered(self.ids.as_mut(), version, asked, &frame).into(), false)
                     }
                     Ok(Step::Reply(reply)) => {
                         let version = source.seen().version;
-                        match room.fit(&reply, |frame| numbered(ids.as_mut(), version, None, frame)) {
+                        match room.fit(&reply, |frame| numbered(self.ids.as_mut(), version, None, frame)) {
                             Ok(frame) => (frame, true),
                             Err(full) => {
                                 drop(reply);
-                                if room.wait(full, &sender).await {
+                                if room.wait(full, sender).await {
                                     continue;
                                 }
                                 return;
@@ -139,7 +149,7 @@ pub(super) fn steps(
                 return;
             }
         }
-    })
+    }
 }
 
 /// The frames of a session's shared stream, until a newer one takes its place or the server drains.
