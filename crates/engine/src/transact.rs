@@ -406,6 +406,20 @@ impl Bench<'_> {
 }
 
 impl Keeping {
+    /// One record is set. `entry` says what happened.
+    pub fn record(owner: Owner, actor: &'static str, record: Record, entry: Entry) -> Keeping {
+        Keeping {
+            owner,
+            records: BTreeMap::from([(record.key.clone(), Some(record))]),
+            counters: BTreeMap::new(),
+            actor,
+            trail: Trail {
+                entries: vec![entry],
+                ..Trail::default()
+            },
+        }
+    }
+
     fn write(self, id: StepId, now: Millis) -> Write {
         let record = audit::Record {
             trace: self.trail.trace,

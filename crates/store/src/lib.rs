@@ -110,6 +110,14 @@ impl Scope {
             ..Scope::default()
         }
     }
+
+    /// One record and nothing else.
+    pub fn record(key: RecordKey) -> Scope {
+        Scope {
+            records: vec![key],
+            ..Scope::default()
+        }
+    }
 }
 
 /// Which task a transaction is about.

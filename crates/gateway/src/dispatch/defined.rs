@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::{audit::Entry, hex};
-use longhaul_engine::transact::{Keeping, Trail};
+use longhaul_engine::transact::Keeping;
 use longhaul_mcp::frame::Raw;
 use longhaul_store::{Error, Owner, Record, RecordKey, RecordKind, Scope, Shared, Snapshot};
 use tokio::sync::mpsc;
@@ -56,10 +56,7 @@ impl Dispatch {
             tenant: TENANT.to_owned(),
             id: changed.server,
         };
-        let scope = Scope {
-            records: vec![key.clone()],
-            ..Scope::default()
-        };
+        let scope = Scope::record(key.clone());
         let known = Known {
             owner: Caller::local(Origin::Cli).owner,
             key,
@@ -100,16 +97,7 @@ impl Known {
             name: "definitions_changed".to_owned(),
             detail: format!("{} {}", self.key.id, self.digest),
         };
-        let keeping = Keeping {
-            owner: self.owner.clone(),
-            records: BTreeMap::from([(self.key.clone(), Some(record))]),
-            counters: BTreeMap::new(),
-            actor: "gateway",
-            trail: Trail {
-                entries: vec![entry],
-                ..Trail::default()
-            },
-        };
+        let keeping = Keeping::record(self.owner.clone(), "gateway", record, entry);
         Some((permit, keeping))
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use longhaul_core::{Millis, Span, audit::Entry, hex};
-use longhaul_engine::transact::{Keeping, Trail};
+use longhaul_engine::transact::Keeping;
 use longhaul_store::{Error, Owner, Record, RecordKey, RecordKind, Scope, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl Dispatch {
         }
         let key = key(owner, with_progress);
         let read = move |snapshot: &Snapshot| (None, snapshot.records.get(&key).cloned());
-        let scope = scope(self::key(owner, with_progress));
+        let scope = Scope::record(self::key(owner, with_progress));
         match self.inner.engine.keep(scope, read).await {
             Ok(record) => {
                 let limit = GiveUps::decode(record.as_ref()).limit();
@@ -114,25 +114,17 @@ impl Dispatch {
                 expires_at: Some(snapshot.now + KEPT),
                 body: serde_json::to_vec(&give_ups).expect("numbers always serialize"),
             };
-            let keeping = Keeping {
-                owner: whose.clone(),
-                records: BTreeMap::from([(key.clone(), Some(record))]),
-                counters: BTreeMap::new(),
-                actor: "gateway",
-                trail: Trail {
-                    entries: vec![Entry {
-                        name: "gave_up".to_owned(),
-                        detail: format!("after {} s", after.as_secs()),
-                    }],
-                    ..Trail::default()
-                },
+            let entry = Entry {
+                name: "gave_up".to_owned(),
+                detail: format!("after {} s", after.as_secs()),
             };
+            let keeping = Keeping::record(whose.clone(), "gateway", record, entry);
             (Some((permit, keeping)), limit)
         };
         match self
             .inner
             .engine
-            .keep(scope(self::key(owner, with_progress)), judge)
+            .keep(Scope::record(self::key(owner, with_progress)), judge)
             .await
         {
             Ok(limit) => {
@@ -168,13 +160,6 @@ fn key(owner: &Owner, with_progress: bool) -> RecordKey {
         } else {
             digest
         },
-    }
-}
-
-fn scope(key: RecordKey) -> Scope {
-    Scope {
-        records: vec![key],
-        ..Scope::default()
     }
 }
 

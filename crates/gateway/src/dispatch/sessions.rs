@@ -11,7 +11,7 @@ use std::{
 };
 
 use longhaul_core::{Span, audit::Entry};
-use longhaul_engine::transact::{Keeping, Trail};
+use longhaul_engine::transact::Keeping;
 use longhaul_mcp::{RpcError, edge::Peer, request::LogLevel};
 use longhaul_store::{Record, RecordKey, RecordKind, Scope, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -142,10 +142,7 @@ impl Dispatch {
 
     async fn kept(&self, caller: &Caller, key: &str) -> Result<Kept, RpcError> {
         let record = record_key(caller, key);
-        let scope = Scope {
-            records: vec![record.clone()],
-            ..Scope::default()
-        };
+        let scope = Scope::record(record.clone());
         let judge = move |snapshot: &Snapshot| (None, kept(snapshot, &record));
         let found = self.inner.engine.keep(scope, judge).await;
         found.map_err(|error| store_reply(&error))
@@ -202,10 +199,7 @@ impl Dispatch {
         change: impl Fn(&mut Kept) + Send + 'static,
     ) -> Result<(), RpcError> {
         let record = record_key(caller, session.key());
-        let scope = Scope {
-            records: vec![record.clone()],
-            ..Scope::default()
-        };
+        let scope = Scope::record(record.clone());
         let owner = caller.owner.clone();
         let judge = move |snapshot: &Snapshot| {
             let permit = match gate::judge(&View::of_task(Action::Cancel, &owner, Some(&owner))) {
@@ -225,16 +219,7 @@ impl Dispatch {
                 name: what.to_owned(),
                 detail: String::new(),
             };
-            let keeping = Keeping {
-                owner: owner.clone(),
-                records: BTreeMap::from([(record.clone(), Some(written))]),
-                counters: BTreeMap::new(),
-                actor: "owner",
-                trail: Trail {
-                    entries: vec![entry],
-                    ..Trail::default()
-                },
-            };
+            let keeping = Keeping::record(owner.clone(), "owner", written, entry);
             (Some((permit, keeping)), Ok(()))
         };
         let done = self.inner.engine.keep(scope, judge).await;

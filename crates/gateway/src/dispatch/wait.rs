@@ -184,10 +184,7 @@ impl Dispatch {
     /// Whether an equal call would wait for this task too.
     async fn is_joinable(&self, row: &Row, key: &RecordKey) -> Result<bool, RpcError> {
         let (task, here) = (row.id, self.inner.engine.runner());
-        let scope = Scope {
-            records: vec![key.clone()],
-            ..Scope::default()
-        };
+        let scope = Scope::record(key.clone());
         let key = key.clone();
         let judge = move |snapshot: &Snapshot| {
             let join = join::candidate(snapshot, &key, here, None);
