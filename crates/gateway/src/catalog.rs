@@ -41,6 +41,13 @@ pub fn full_name(server: &str, name: &str) -> String {
     format!("{server}{BETWEEN}{name}")
 }
 
+/// Those of these names that come more than once.
+pub(crate) fn repeated<T: Ord + Clone>(names: impl IntoIterator<Item = T>) -> BTreeSet<T> {
+    let mut seen = BTreeSet::new();
+    let again = |name: &T| !seen.insert(name.clone());
+    names.into_iter().filter(again).collect()
+}
+
 /// Every tool, as it is now and as it changes.
 pub struct Catalog {
     parts: Mutex<Parts>,
@@ -519,18 +526,10 @@ impl Parts {
 
     /// The names that tell no tool from another.
     fn shared_names(&self) -> BTreeSet<&str> {
-        let commands = self.commands.iter();
-        let mut seen: BTreeSet<&str> = commands.map(|command| command.listing.name.as_str()).collect();
-        seen.insert(WAIT_TOOL);
-        let mut shared = BTreeSet::new();
         let plain = self.servers.iter().filter(|part| part.prefix != Prefix::Always);
-        for tool in plain.flat_map(|part| &part.tools) {
-            let name = tool.listing.name.as_str();
-            if !seen.insert(name) {
-                shared.insert(name);
-            }
-        }
-        shared
+        let tools = self.commands.iter().chain(plain.flat_map(|part| &part.tools));
+        let names = tools.map(|tool| tool.listing.name.as_str());
+        repeated([WAIT_TOOL].into_iter().chain(names))
     }
 }
 

@@ -195,6 +195,13 @@ pub fn listen(tools: bool, prompts: bool, resources: bool, uris: &[String]) -> O
     params
 }
 
+/// The parameters of a request about one resource, for [`Outgoing`].
+pub fn about_resource(uri: &str) -> Obj {
+    let mut params = Obj::default();
+    params.set("uri", uri);
+    params
+}
+
 /// The parameters of `logging/setLevel`, for [`Outgoing`].
 pub fn set_level(level: LogLevel) -> Obj {
     let mut params = Obj::default();

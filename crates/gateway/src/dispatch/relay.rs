@@ -4,7 +4,7 @@
 //! and its reply is passed back as it was written. A list is that of all servers, in the order of the configuration;
 //! a server that does not answer in time is listed as it was last seen.
 
-use std::{collections::BTreeSet, future::pending, time::Duration};
+use std::{collections::BTreeSet, future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use longhaul_mcp::{
@@ -25,12 +25,9 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{
-    Conversation, Dispatch,
-    relaying::{EVENTS_MAX, Relaying},
-};
+use super::{Conversation, Dispatch, relaying::Relaying};
 use crate::{
-    catalog::full_name,
+    catalog::{full_name, repeated},
     changes::Wanted,
     config::{Prefix, written},
     gate::{self, Action, View},
@@ -42,6 +39,7 @@ use crate::{
         Definitions, Event, Outcome, Reason, Request, Server, asked,
         definitions::{Ages, list},
         fleet::Member,
+        outcome::EVENTS_MAX,
         reason::Asked,
         server,
     },
@@ -64,9 +62,9 @@ impl Dispatch {
     }
 
     /// What servers behind say to nobody in particular in this session's own processes.
-    pub(crate) fn hears(&self, owner: &identity::Caller, session: &Session) -> mpsc::Receiver<Event> {
+    pub(crate) fn hears(&self, caller: &identity::Caller, session: &Session) -> mpsc::Receiver<Event> {
         let (hears, heard) = mpsc::channel(EVENTS_MAX);
-        let whose = in_session(owner, session);
+        let whose = in_session(caller, session);
         for server in self.inner.fleet.servers() {
             server.hear(&whose, hears.clone());
         }
@@ -76,43 +74,43 @@ impl Dispatch {
     /// Passes a request on. It has one of its owner's places for what is held, as a call has.
     pub(super) fn relaying(
         &self,
-        owner: &identity::Caller,
+        caller: &identity::Caller,
         session: Option<&Conversation>,
         client: &Client,
         relay: Relay,
     ) -> Result<Relaying, RpcError> {
-        let place = self.held_place(owner, &[])?;
+        let place = self.held_place(caller, &[])?;
         let level = wanted_level(session, &relay);
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let events = (relay.progress_token.is_some() || level.is_some()).then_some(events);
         let token = relay.progress_token.clone();
-        let (dispatch, owner) = (self.clone(), owner.clone());
+        let (dispatch, caller) = (self.clone(), caller.clone());
         let (session, client) = (session.cloned(), client.clone());
         let reply = async move {
             let _place = place;
-            let relayed = dispatch.relay(&owner, session.as_ref(), &client, relay, events);
+            let relayed = dispatch.relay(&caller, session.as_ref(), &client, relay, events);
             relayed.await.unwrap_or_else(Reply::Error)
         };
         Ok(Relaying::new(token, level, heard, reply))
     }
 
-    pub(super) async fn relay(
+    async fn relay(
         &self,
-        owner: &identity::Caller,
+        caller: &identity::Caller,
         session: Option<&Conversation>,
         client: &Client,
         relay: Relay,
         events: Option<mpsc::Sender<Event>>,
     ) -> Result<Reply, RpcError> {
-        let view = View::of_task(Action::Relay, &owner.owner, None);
+        let view = View::of_task(Action::Relay, &caller.owner, None);
         gate::judge(&view).map_err(gate::Refusal::reply)?;
-        let caller = Asking {
-            selection: &owner.selection,
-            whose: caller(owner, session, client),
+        let asking = Asking {
+            selection: &caller.selection,
+            whose: whose(caller, session, client),
             answers: client.answers,
             // Only the stateless generation repeats such a request with the answers.
             can_repeat: session.is_none(),
-            runs_longhaul: identity::is_local(&owner.owner),
+            runs_longhaul: identity::is_local(&caller.owner),
             level: wanted_level(session, &relay),
             events,
         };
@@ -121,19 +119,19 @@ impl Dispatch {
                 let of = listed_by(relay.method)
                     .filter(|_| cursor.as_ref().is_none_or(String::is_empty))
                     .ok_or_else(|| RpcError::invalid_params("Unknown cursor: this list has one page"))?;
-                Ok(self.relayed(&relay, self.list(&caller, of).await))
+                Ok(self.relayed(&relay, self.list(&asking, of).await))
             }
             Subject::Resource { uri } => match (relay.method, session) {
                 (method @ (RelayMethod::Subscribe | RelayMethod::Unsubscribe), Some(session)) => {
-                    self.subscription(owner, session, &caller.whose, method, uri)
+                    self.subscription(caller, session, &asking.whose, method, uri)
                         .await
                 }
                 (method @ (RelayMethod::Subscribe | RelayMethod::Unsubscribe), None) => {
                     Err(RpcError::method_not_found(method.as_str()))
                 }
-                (_, _) => self.about_resource(&caller, &relay, uri).await,
+                (_, _) => self.about_resource(&asking, &relay, uri).await,
             },
-            Subject::Prompt { name } => self.about_prompt(&caller, &relay, name).await,
+            Subject::Prompt { name } => self.about_prompt(&asking, &relay, name).await,
         }
     }
 
@@ -188,21 +186,21 @@ impl Dispatch {
     }
 
     /// The lists of all servers as one.
-    async fn list(&self, caller: &Asking<'_>, of: Of) -> Raw {
-        let asked = self.members(caller.selection).filter_map(|member| {
-            let caller = &caller.whose;
-            let server = member.server.as_ref()?;
-            let definitions = server.definitions()?;
-            answers(&definitions, of.method()).then_some(async move {
-                // Nobody needs a process for a list alone.
-                let items = match server.is_live(caller) {
-                    true => tokio::time::timeout(LIST_TIME, pages(server, caller, of)).await,
-                    false => Ok(None),
-                };
-                let items = items.ok().flatten();
-                (member, items.unwrap_or_else(|| known(&definitions, of).to_vec()))
-            })
-        });
+    async fn list(&self, asking: &Asking<'_>, of: Of) -> Raw {
+        let asked = self
+            .defined(asking.selection)
+            .filter_map(|(member, server, definitions)| {
+                let whose = &asking.whose;
+                answers(&definitions, of.method()).then_some(async move {
+                    // Nobody needs a process for a list alone.
+                    let items = match server.is_live(whose) {
+                        true => tokio::time::timeout(LIST_TIME, pages(server, whose, of)).await,
+                        false => Ok(None),
+                    };
+                    let items = items.ok().flatten();
+                    (member, items.unwrap_or_else(|| definitions.items(of).to_vec()))
+                })
+            });
         let shared = match of {
             Of::Prompts => self.shared_prompts(),
             Of::Resources | Of::Templates => BTreeSet::new(),
@@ -222,37 +220,40 @@ impl Dispatch {
         of.page(&all, None)
     }
 
+    /// The servers that are shown whole and that define something, in the order of the configuration.
+    fn defined<'a>(
+        &'a self,
+        selection: &'a Selection,
+    ) -> impl Iterator<Item = (&'a Member, &'a Server, Arc<Definitions>)> {
+        self.members(selection).filter_map(|member| {
+            let server = member.server.as_ref()?;
+            Some((member, server, server.definitions()?))
+        })
+    }
+
     /// The names that prompts of several servers have.
     fn shared_prompts(&self) -> BTreeSet<String> {
-        let mut seen = BTreeSet::new();
-        let mut shared = BTreeSet::new();
         let members = self.inner.fleet.members().iter();
-        for member in members.filter(|member| member.config.prefix != Prefix::Always) {
-            let Some(definitions) = member.server.as_ref().and_then(Server::definitions) else {
-                continue;
-            };
-            let own: BTreeSet<&String> = definitions.prompts.iter().map(|prompt| &prompt.key).collect();
-            for name in own {
-                if !seen.insert(name.clone()) {
-                    shared.insert(name.clone());
-                }
-            }
-        }
-        shared
+        let plain = members.filter(|member| member.config.prefix != Prefix::Always);
+        let defined = plain.filter_map(|member| member.server.as_ref()?.definitions());
+        repeated(defined.flat_map(|definitions| {
+            let own = definitions.prompts.iter().map(|prompt| prompt.key.clone());
+            own.collect::<BTreeSet<String>>()
+        }))
     }
 
     /// A request about a resource, or a completion of a template's argument: to the server that lists it, then to the
     /// one whose template fits, then to each that may know it all the same, until one does. A server that does not
     /// answer is passed over; its error is told when no other server knows the resource.
-    async fn about_resource(&self, caller: &Asking<'_>, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
+    async fn about_resource(&self, asking: &Asking<'_>, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
         let mut failure = None;
         let mut unknown = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
         let until = Instant::now() + FIND_TIME;
-        for candidate in self.ranked(caller.selection, &caller.whose, uri, relay.method) {
+        for candidate in self.ranked(asking.selection, &asking.whose, uri, relay.method) {
             let Candidate {
                 rank, member, server, ..
             } = candidate;
-            let asked = self.ask(member, server, caller, relay, relay.params.as_ref());
+            let asked = self.ask(member, server, asking, relay, relay.params.as_ref());
             let answered = match rank {
                 // Found: it has all the time of a request.
                 Rank::Listed => asked.await,
@@ -278,9 +279,8 @@ impl Dispatch {
         uri: &str,
         method: RelayMethod,
     ) -> Vec<Candidate<'a>> {
-        let candidates = self.members(selection).filter_map(|member| {
-            let server = member.server.as_ref()?;
-            let definitions = server.definitions()?;
+        let defined = self.defined(selection);
+        let candidates = defined.filter_map(|(member, server, definitions)| {
             let rank = rank(&definitions, uri);
             // Nobody needs a process of a server for what that one cannot know.
             let may_know = rank < Rank::Unknown || !definitions.templates.is_empty() || server.is_live(whose);
@@ -297,11 +297,10 @@ impl Dispatch {
     }
 
     /// A request about a prompt, under the name that it has at its server.
-    async fn about_prompt(&self, caller: &Asking<'_>, relay: &Relay, name: &str) -> Result<Reply, RpcError> {
+    async fn about_prompt(&self, asking: &Asking<'_>, relay: &Relay, name: &str) -> Result<Reply, RpcError> {
         let shared = self.shared_prompts();
-        let found = self.members(caller.selection).find_map(|member| {
-            let server = member.server.as_ref()?;
-            let definitions = server.definitions()?;
+        let mut defined = self.defined(asking.selection);
+        let found = defined.find_map(|(member, server, definitions)| {
             let mut bare = definitions.prompts.iter().map(|prompt| &prompt.key);
             let bare = bare.find(|bare| listed_name(member, bare, &shared) == name)?;
             Some((member, server, bare.clone()))
@@ -320,36 +319,36 @@ impl Dispatch {
                 params.set("name", &bare);
             }
         }
-        self.ask(member, server, caller, relay, Some(&params)).await
+        self.ask(member, server, asking, relay, Some(&params)).await
     }
 
     async fn ask(
         &self,
         member: &Member,
         server: &Server,
-        caller: &Asking<'_>,
+        asking: &Asking<'_>,
         relay: &Relay,
         params: Option<&Obj>,
     ) -> Result<Reply, RpcError> {
         let timeout = member.config.request_timeout;
-        let capabilities = client::capabilities(caller.answers);
+        let capabilities = client::capabilities(asking.answers);
         let request = Request {
             method: relay.method.as_str(),
             params,
             capabilities: Some(&capabilities),
-            log_level: caller.level,
+            log_level: asking.level,
             timeout: Some(Duration::from_millis(timeout.0)),
             ..Request::default()
         };
         let asked = Asked {
             server: server.name(),
-            runs_longhaul: caller.runs_longhaul,
-            declared: caller.declared(),
+            runs_longhaul: asking.runs_longhaul,
+            declared: asking.declared(),
         };
-        let outcome = server.call(&caller.whose, request, caller.events.clone(), pending());
+        let outcome = server.call(&asking.whose, request, asking.events.clone(), pending());
         match outcome.await {
             // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
-            Outcome::Came(Came::InputRequired { requests, state }) if caller.can_be_asked(&requests) => {
+            Outcome::Came(Came::InputRequired { requests, state }) if asking.can_be_asked(&requests) => {
                 Ok(Reply::InputRequired { requests, state })
             }
             Outcome::TimedOut => {
@@ -397,23 +396,23 @@ impl Asking<'_> {
 }
 
 /// Whose process of a server serves this caller.
-pub(super) fn caller(
-    owner: &identity::Caller,
+pub(super) fn whose(
+    caller: &identity::Caller,
     session: Option<&Conversation>,
     client: &Client,
 ) -> server::Caller {
     match session {
-        Some(place) => in_session(owner, &place.session),
+        Some(place) => in_session(caller, &place.session),
         None => {
-            let run = client.session.clone().or_else(|| owner.pipe.clone());
-            server::Caller::of(&owner_digest(&owner.owner), run)
+            let run = client.session.clone().or_else(|| caller.pipe.clone());
+            server::Caller::of(&owner_digest(&caller.owner), run)
         }
     }
 }
 
 /// Whose process of a server serves this session.
-pub(super) fn in_session(owner: &identity::Caller, session: &Session) -> server::Caller {
-    server::Caller::of(&owner_digest(&owner.owner), Some(session.key().to_owned()))
+pub(super) fn in_session(caller: &identity::Caller, session: &Session) -> server::Caller {
+    server::Caller::of(&owner_digest(&caller.owner), Some(session.key().to_owned()))
 }
 
 /// The least grave log messages of a request that its client said it wants.
@@ -425,10 +424,10 @@ fn wanted_level(session: Option<&Conversation>, relay: &Relay) -> Option<LogLeve
 }
 
 /// Every page of one server's list; `None` when one could not be had.
-async fn pages(server: &Server, caller: &server::Caller, of: Of) -> Option<Vec<Item>> {
+async fn pages(server: &Server, whose: &server::Caller, of: Of) -> Option<Vec<Item>> {
     let mut items = Items::new(of);
     let add = |page: &Raw| items.add(page).map_err(|bad| bad.to_string());
-    let listed = list(&(server, caller), of.method().as_str(), LIST_TIME, add).await;
+    let listed = list(&(server, whose), of.method().as_str(), LIST_TIME, add).await;
     listed.ok().map(|()| items.items)
 }
 
@@ -484,15 +483,6 @@ fn listed_by(method: RelayMethod) -> Option<Of> {
     [Of::Prompts, Of::Resources, Of::Templates]
         .into_iter()
         .find(|of| of.method() == method)
-}
-
-/// A list as it was last seen.
-fn known(definitions: &Definitions, of: Of) -> &[Item] {
-    match of {
-        Of::Prompts => &definitions.prompts,
-        Of::Resources => &definitions.resources,
-        Of::Templates => &definitions.templates,
-    }
 }
 
 fn listed_name(member: &Member, bare: &str, shared: &BTreeSet<String>) -> String {

@@ -11,8 +11,7 @@ use std::{
 
 use futures_util::future::join_all;
 use longhaul_mcp::{
-    Reply, RpcError, clean,
-    frame::Obj,
+    Reply, RpcError, clean, client,
     request::{Answers, Client, RelayMethod},
 };
 use tokio::time::{Instant, sleep, timeout_at};
@@ -27,6 +26,7 @@ use crate::{
     updates::{Held, Updates},
     upstream::{
         Outcome, Request, Server,
+        back_off::Pause,
         fleet::Member,
         reason::Asked,
         server,
@@ -52,7 +52,7 @@ impl Dispatch {
     /// to its end.
     pub(super) async fn subscription(
         &self,
-        owner: &Caller,
+        caller: &Caller,
         session: &Conversation,
         whose: &server::Caller,
         method: RelayMethod,
@@ -60,7 +60,7 @@ impl Dispatch {
     ) -> Result<Reply, RpcError> {
         let session = &session.session;
         if method == RelayMethod::Unsubscribe {
-            self.set_subscription(owner, session, uri, None).await?;
+            self.set_subscription(caller, session, uri, None).await?;
             return Ok(Reply::Ack);
         }
         if session.updates().has(uri) {
@@ -71,10 +71,10 @@ impl Dispatch {
         let counted = counted.ok_or_else(|| limits.refusal())?;
         let (due, until) = (session.updates().due(), Instant::now() + SUBSCRIBE_TIME);
         let begun = Begun {
-            held: self.watch(owner, whose, uri, due, until).await?,
+            held: self.watch(caller, whose, uri, due, until).await?,
             _counted: counted,
         };
-        self.set_subscription(owner, session, uri, Some(begun)).await?;
+        self.set_subscription(caller, session, uri, Some(begun)).await?;
         Ok(Reply::Ack)
     }
 
@@ -82,22 +82,22 @@ impl Dispatch {
     /// whoever waits, and one after the other, so that both say the same.
     async fn set_subscription(
         &self,
-        owner: &Caller,
+        caller: &Caller,
         session: &Arc<Session>,
         uri: &str,
         begun: Option<Begun>,
     ) -> Result<(), RpcError> {
-        let (dispatch, owner) = (self.clone(), owner.clone());
+        let (dispatch, caller) = (self.clone(), caller.clone());
         let (session, uri) = (Arc::clone(session), uri.to_owned());
         let setting = tokio::spawn(async move {
             let _turn = session.subscribing().lock().await;
-            let kept = dispatch.keep_subscription(&owner, &session, &uri, begun.is_some());
+            let kept = dispatch.keep_subscription(&caller, &session, &uri, begun.is_some());
             kept.await?;
             match begun {
                 Some(begun) => {
                     session.updates().hold(&uri, begun.held);
                     session.made_again(&uri);
-                    dispatch.tend(&owner, &session);
+                    dispatch.tend(&caller, &session);
                 }
                 None => session.unsubscribed(&uri),
             }
@@ -108,7 +108,7 @@ impl Dispatch {
 
     async fn keep_subscription(
         &self,
-        owner: &Caller,
+        caller: &Caller,
         session: &Session,
         uri: &str,
         stands: bool,
@@ -118,7 +118,7 @@ impl Dispatch {
         }
         let uri = uri.to_owned();
         let (what, each_max) = ("session_resources", self.inner.settings.subscriptions.each_max);
-        self.keep_session(owner, session, what, move |kept| {
+        self.keep_session(caller, session, what, move |kept| {
             kept.resources.retain(|kept| *kept != uri);
             if stands && kept.resources.len() < each_max {
                 kept.resources.push(uri.clone());
@@ -130,12 +130,12 @@ impl Dispatch {
     /// What a stream subscribes to; servers that refuse, or do not answer in time, are left out (B-46).
     pub(crate) fn subscribed(
         &self,
-        owner: &Caller,
+        caller: &Caller,
         client: &Client,
         uris: Vec<String>,
     ) -> impl Future<Output = Updates> + Send + use<> {
-        let (dispatch, owner) = (self.clone(), owner.clone());
-        let whose = super::relay::caller(&owner, None, client);
+        let (dispatch, caller) = (self.clone(), caller.clone());
+        let whose = super::relay::whose(&caller, None, client);
         async move {
             let updates = Updates::default();
             let mut wanted: Vec<&String> = Vec::new();
@@ -146,7 +146,7 @@ impl Dispatch {
             }
             let until = Instant::now() + STREAM_WAITS;
             let each = wanted.into_iter().map(async |uri| {
-                if let Ok(held) = dispatch.watch(&owner, &whose, uri, updates.due(), until).await {
+                if let Ok(held) = dispatch.watch(&caller, &whose, uri, updates.due(), until).await {
                     updates.hold(uri, held);
                 }
             });
@@ -158,7 +158,7 @@ impl Dispatch {
     /// Subscribes to a resource at the server that has it. What that one says is the answer.
     async fn watch(
         &self,
-        owner: &Caller,
+        caller: &Caller,
         whose: &server::Caller,
         uri: &str,
         due: &Arc<Due>,
@@ -171,9 +171,9 @@ impl Dispatch {
             )));
         }
         let limits = self.inner.settings.subscriptions;
-        let place = self.inner.subscriptions.take(&owner.owner, 0, limits.caps());
+        let place = self.inner.subscriptions.take(&caller.owner, 0, limits.caps());
         let place = place.ok_or_else(|| limits.refusal())?;
-        let found = self.having(owner, whose, uri, until).await;
+        let found = self.having(caller, whose, uri, until).await;
         let Candidate {
             member,
             server,
@@ -200,8 +200,8 @@ impl Dispatch {
                 _subscription: subscription,
                 _place: place,
             }),
-            Ok(Err(outcome)) => Err(refused(owner, server, &outcome)),
-            Err(_) => Err(refused(owner, server, &Outcome::TimedOut)),
+            Ok(Err(outcome)) => Err(refused(caller, server, &outcome)),
+            Err(_) => Err(refused(caller, server, &Outcome::TimedOut)),
         }
     }
 
@@ -209,12 +209,12 @@ impl Dispatch {
     /// first of those that give it to whoever reads it; one that is silent is passed over.
     async fn having<'a>(
         &'a self,
-        owner: &'a Caller,
+        caller: &'a Caller,
         whose: &server::Caller,
         uri: &str,
         until: Instant,
     ) -> Option<Candidate<'a>> {
-        let ranked = self.ranked(&owner.selection, whose, uri, RelayMethod::ReadResource);
+        let ranked = self.ranked(&caller.selection, whose, uri, RelayMethod::ReadResource);
         let rank = ranked.first()?.rank;
         let mut likeliest: Vec<_> = ranked.into_iter().filter(|other| other.rank == rank).collect();
         if rank == Rank::Listed || likeliest.len() == 1 {
@@ -232,11 +232,11 @@ impl Dispatch {
 
     /// Looks after what a session subscribed to, as long as there is something: makes again what an earlier process
     /// had, and lets it rest while nobody reads the session's stream.
-    pub(crate) fn tend(&self, owner: &Caller, session: &Arc<Session>) {
+    pub(crate) fn tend(&self, caller: &Caller, session: &Arc<Session>) {
         if session.begins_tending() {
             let tending = Tending {
                 dispatch: self.clone(),
-                owner: owner.clone(),
+                caller: caller.clone(),
                 session: Arc::downgrade(session),
             };
             tokio::spawn(tending.run());
@@ -250,8 +250,7 @@ fn request_timeout(member: &Member) -> Duration {
 
 /// Whether a server gives a resource to this caller within a time.
 async fn gives(server: &Server, whose: &server::Caller, uri: &str, limit: Duration) -> bool {
-    let mut params = Obj::default();
-    params.set("uri", uri);
+    let params = client::about_resource(uri);
     let request = Request {
         method: "resources/read",
         params: Some(&params),
@@ -267,10 +266,10 @@ fn not_begun() -> RpcError {
 }
 
 /// Why there is no subscription, as its client may know it.
-fn refused(owner: &Caller, server: &Server, outcome: &Outcome) -> RpcError {
+fn refused(caller: &Caller, server: &Server, outcome: &Outcome) -> RpcError {
     let asked = Asked {
         server: server.name(),
-        runs_longhaul: identity::is_local(&owner.owner),
+        runs_longhaul: identity::is_local(&caller.owner),
         declared: Answers::ALL,
     };
     match outcome.clone().result(asked) {
@@ -281,15 +280,14 @@ fn refused(owner: &Caller, server: &Server, outcome: &Outcome) -> RpcError {
 
 struct Tending {
     dispatch: Dispatch,
-    owner: Caller,
+    caller: Caller,
     session: Weak<Session>,
 }
 
 impl Tending {
     async fn run(self) {
-        let (first, longest) = subscription::AGAIN;
         let idle = self.dispatch.inner.settings.sessions.idle;
-        let mut pause = first;
+        let mut pause = Pause::new(subscription::AGAIN);
         let mut unread_since: Option<Instant> = None;
         loop {
             let (wait, mut changed) = {
@@ -308,11 +306,11 @@ impl Tending {
                 }
                 let wait = match unread_since.is_none() && session.owes() {
                     true => {
-                        pause = (pause * 2).min(longest);
-                        pause
+                        pause.lengthen();
+                        pause.now()
                     }
                     false => {
-                        pause = first;
+                        pause.reset();
                         idle
                     }
                 };
@@ -328,12 +326,12 @@ impl Tending {
 
     /// Something may have changed meanwhile, so the client is told once.
     async fn make_again(&self, session: &Session) {
-        let whose = super::relay::in_session(&self.owner, session);
+        let whose = super::relay::in_session(&self.caller, session);
         let (updates, until) = (session.updates(), Instant::now() + SUBSCRIBE_TIME);
         let each = session.owed().into_iter().map(async |uri| {
             let made = self
                 .dispatch
-                .watch(&self.owner, &whose, &uri, updates.due(), until);
+                .watch(&self.caller, &whose, &uri, updates.due(), until);
             let Ok(held) = made.await else { return };
             let _turn = session.subscribing().lock().await;
             // It may have been unsubscribed from meanwhile.

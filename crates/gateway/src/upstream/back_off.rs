@@ -1,6 +1,6 @@
 //! When a server that failed is tried again: later and later, and for ever.
 //!
-//! Kept by the pool of each server. The clock is the caller's.
+//! A `BackOff` is kept by the pool of each server, a `Pause` by whoever keeps a subscription. The clock is the caller's.
 
 use std::time::Duration;
 
@@ -45,6 +45,39 @@ impl BackOff {
     /// What failed last.
     pub(super) fn why(&self) -> &str {
         &self.why
+    }
+}
+
+/// The pause before something is begun again, twice the one before where it fails again and again.
+pub(crate) struct Pause {
+    now: Duration,
+    first: Duration,
+    longest: Duration,
+}
+
+impl Pause {
+    /// The first, and the longest.
+    pub(crate) fn new((first, longest): (Duration, Duration)) -> Pause {
+        Pause {
+            now: first,
+            first,
+            longest,
+        }
+    }
+
+    /// How long it is now.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// It did not fail at once.
+    pub(crate) fn reset(&mut self) {
+        self.now = self.first;
+    }
+
+    /// It failed.
+    pub(crate) fn lengthen(&mut self) {
+        self.now = (self.now * 2).min(self.longest);
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod pace;
 mod reader;
+mod ticket;
 mod waiting;
 
 use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
@@ -21,7 +22,10 @@ use tokio::{
 };
 
 pub use self::pace::{BURST, FLOOD_TIME, PER_SECOND};
-use self::waiting::{Hears, Ticket, Told, Waiting};
+use self::{
+    ticket::Ticket,
+    waiting::{Hears, Told, Waiting},
+};
 use super::{
     dial::Ours,
     http::{Credentials, Remote},
@@ -298,13 +302,12 @@ impl Inner {
 
     async fn ended(&self) -> Arc<Lost> {
         let mut lost = self.lost.subscribe();
-        loop {
-            if let Some(lost) = lost.borrow_and_update().clone() {
-                return lost;
-            }
-            if lost.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+        let lost = lost
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|lost| lost.clone());
+        // Never without one: this holds the sender.
+        lost.expect("it is waited for until there is one")
     }
 }

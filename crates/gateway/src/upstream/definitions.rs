@@ -245,7 +245,8 @@ impl Definitions {
         })
     }
 
-    fn items(&self, of: Of) -> &[Item] {
+    /// One of its lists, as it was last seen.
+    pub(crate) fn items(&self, of: Of) -> &[Item] {
         match of {
             Of::Prompts => &self.prompts,
             Of::Resources => &self.resources,
@@ -292,13 +293,8 @@ impl Definitions {
             object.set("leftOut", &self.dropped);
             object.set("leftOutCount", &self.dropped_count);
         }
-        let lists = [
-            (Of::Prompts, &self.prompts),
-            (Of::Resources, &self.resources),
-            (Of::Templates, &self.templates),
-        ];
-        for (of, items) in lists {
-            let items: Vec<Raw> = items.iter().map(|item| item.raw.to_raw()).collect();
+        for of in [Of::Prompts, Of::Resources, Of::Templates] {
+            let items: Vec<Raw> = self.items(of).iter().map(|item| item.raw.to_raw()).collect();
             object.set(of.member(), &items);
         }
         object.to_raw()

@@ -37,6 +37,9 @@ pub struct Request<'a> {
     pub timeout: Option<Duration>,
 }
 
+/// How many of them wait to be passed on for one request; of more, some are dropped.
+pub(crate) const EVENTS_MAX: usize = 64;
+
 /// What a server says of a request before its reply.
 #[derive(Debug)]
 pub enum Event {

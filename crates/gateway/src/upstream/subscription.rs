@@ -1,9 +1,12 @@
 //! Hears of a server's changes where it must be asked for them: of its lists in the stateless generation, and of
 //! single resources in both.
 //!
-//! Called by the pool for each connection, for the changes of lists, and by `server` for a resource. However many
-//! subscribe to a resource on one connection, the server is asked once, and once more whenever the connection was
-//! lost. A subscription keeps its connection from being ended for being idle.
+//! Called by the pool for each connection, for the changes of lists, and by `server` for a resource. Here is who hears
+//! of what. However many subscribe to a resource on one connection, the server is asked once (`keeper`), and once more
+//! whenever the connection was lost.
+
+mod keeper;
+mod lists;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -11,20 +14,13 @@ use std::{
     time::Duration,
 };
 
-use longhaul_mcp::{
-    RpcError,
-    client::{self, Kind},
-    frame::Obj,
-};
-use tokio::{
-    sync::{Notify, oneshot, watch},
-    time::{Instant, sleep, timeout},
-};
+use tokio::sync::{Notify, watch};
 
+use self::keeper::Keeper;
+pub(super) use self::lists::to_lists;
 use super::{
-    connection::Connection,
-    outcome::{Failed, Outcome, Request},
-    pool::{Key, Lease, Pool, SETTLED_AFTER, Untaken},
+    outcome::Outcome,
+    pool::{Key, Pool, Untaken},
 };
 
 /// The pause before a subscription that ended is made again: the first, and the longest.
@@ -37,73 +33,6 @@ pub const UNSUBSCRIBED_WITHIN: Duration = Duration::from_secs(5);
 pub const DUE_MAX: usize = 256;
 /// The longest URI of a part that is told of, in bytes; of a longer one, the resource itself is told of.
 pub const URI_BYTES_MAX: usize = 2_048;
-
-/// Stays subscribed to the lists of a server for as long as the connection lives. After each gap, when it is subscribed
-/// again, `missed` is called: something may have changed meanwhile.
-pub(super) async fn to_lists(connection: Connection, missed: impl Fn()) {
-    let offers = connection.spoken().offers();
-    let (tools, prompts, resources) = (
-        offers.tools_change,
-        offers.prompts_change,
-        offers.resources_change,
-    );
-    if connection.spoken().era.kind() == Kind::Stateless && (tools || prompts || resources) {
-        let params = client::listen(tools, prompts, resources, &[]);
-        listen(&connection, &params, missed).await;
-    }
-}
-
-/// Subscribes again and again, until the connection is over or the server does not do it.
-async fn listen(connection: &Connection, params: &Obj, missed: impl Fn()) {
-    let (first, longest) = AGAIN;
-    let mut pause = first;
-    let mut is_again = false;
-    loop {
-        let request = Request {
-            method: "subscriptions/listen",
-            params: Some(params),
-            ..Request::default()
-        };
-        let ended = async { drop(connection.ended().await) };
-        let (acknowledges, acknowledged) = oneshot::channel();
-        let begun = Instant::now();
-        let listening = connection.subscribe(request, acknowledges, ended);
-        tokio::pin!(listening);
-        let early = tokio::select! {
-            biased;
-            outcome = &mut listening => Some(outcome),
-            // Of one that does not say that the subscription stands, it is taken to stand.
-            _ = timeout(ACKNOWLEDGED_WITHIN, acknowledged), if is_again => None,
-        };
-        let outcome = match early {
-            Some(outcome) => outcome,
-            None => {
-                missed();
-                listening.await
-            }
-        };
-        match outcome {
-            // B-49: it ended it.
-            Outcome::Came(_) => pause = first,
-            Outcome::Failed(_) | Outcome::Unsent(_) if connection.lost().is_none() => {
-                let has_lived = begun.elapsed() >= SETTLED_AFTER;
-                pause = if has_lived {
-                    first
-                } else {
-                    (pause * 2).min(longest)
-                };
-            }
-            Outcome::Failed(_)
-            | Outcome::Unsent(_)
-            | Outcome::Errored(_)
-            | Outcome::Unusable(_)
-            | Outcome::TimedOut
-            | Outcome::Stopped { .. } => return,
-        }
-        is_again = true;
-        sleep(pause).await;
-    }
-}
 
 /// The resources that changed and that a subscriber was not told of yet, each once.
 #[derive(Default)]
@@ -400,225 +329,6 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.pool.subscriptions().leave(&self.uri, self.number);
     }
-}
-
-/// Keeps one resource subscribed to for as long as somebody hears of it. There is one for each, so that the server
-/// is asked to begin and to end in that order.
-struct Keeper {
-    pool: Arc<Pool>,
-    key: Key,
-    uri: String,
-    count: watch::Receiver<usize>,
-    /// The server told of it once.
-    stood: bool,
-    /// Credentials were looked up again, since the server told of it.
-    is_renewed: bool,
-}
-
-/// How a subscription ended.
-enum Ended {
-    /// Nobody hears of it any more.
-    Left,
-    /// With its connection, or because the server ended it.
-    Lost,
-    /// It did not begin.
-    Failed(Outcome),
-    /// Everybody's connection is nobody's any more.
-    Unshared,
-    /// It is to be tried again, with other credentials.
-    Renewed,
-}
-
-impl Keeper {
-    fn begin(self) {
-        tokio::spawn(self.run());
-    }
-
-    async fn run(mut self) {
-        let (first, longest) = AGAIN;
-        let mut pause = first;
-        loop {
-            let ended = self.stand().await;
-            let subscriptions = self.pool.subscriptions();
-            match ended {
-                Ended::Left if subscriptions.is_over(&self.key, &self.uri) => return,
-                Ended::Left => continue,
-                Ended::Lost => pause = first,
-                Ended::Renewed => continue,
-                Ended::Unshared => {
-                    let keepers = subscriptions.move_on(&self.pool, &self.key, &self.uri, self.stood);
-                    for keeper in keepers {
-                        keeper.begin();
-                    }
-                    if subscriptions.is_over(&self.key, &self.uri) {
-                        return;
-                    }
-                    if !self.stood {
-                        let unshared = Outcome::Unsent(Untaken::Unshared.unsent());
-                        return subscriptions.refused(&self.key, &self.uri, unshared);
-                    }
-                    pause = (pause * 2).min(longest);
-                }
-                Ended::Failed(outcome) if !self.stood || self.pool.is_shut() => {
-                    return subscriptions.refused(&self.key, &self.uri, outcome);
-                }
-                Ended::Failed(outcome) => {
-                    subscriptions.fails(&self.key, &self.uri, outcome);
-                    pause = (pause * 2).min(longest);
-                }
-            }
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = left(self.count.clone()) => {}
-                () = self.pool.closed() => {}
-            }
-        }
-    }
-
-    /// Once: from its beginning to its end.
-    async fn stand(&mut self) -> Ended {
-        let lease = tokio::select! {
-            lease = self.pool.take(&self.key) => lease,
-            () = left(self.count.clone()) => return Ended::Left,
-        };
-        let lease = match lease {
-            Ok(lease) => lease,
-            Err(Untaken::Unshared) => return Ended::Unshared,
-            Err(untaken) => return Ended::Failed(Outcome::Unsent(untaken.unsent())),
-        };
-        let connection = lease.connection.clone();
-        let credentials = connection.credentials();
-        let ended = match connection.spoken().era.kind() {
-            Kind::Sessions => self.in_session(lease).await,
-            Kind::Stateless => self.on_stream(lease).await,
-        };
-        let is_refused = matches!(ended, Ended::Failed(Outcome::Failed(Failed::Status(401 | 403))));
-        if is_refused && !self.is_renewed && self.pool.renew(&connection, &credentials).await {
-            self.is_renewed = true;
-            return Ended::Renewed;
-        }
-        ended
-    }
-
-    async fn in_session(&mut self, lease: Lease) -> Ended {
-        let connection = &lease.connection;
-        let wait = self.pool.times().request;
-        let left_meanwhile = left(self.count.clone());
-        let outcome = request(connection, "resources/subscribe", &self.uri, wait, left_meanwhile).await;
-        match outcome {
-            Outcome::Came(_) => self.stands(),
-            // It may have begun all the same.
-            Outcome::Stopped { .. } => {
-                self.unsubscribe(connection).await;
-                return Ended::Left;
-            }
-            outcome @ (Outcome::Errored(_)
-            | Outcome::Unusable(_)
-            | Outcome::Unsent(_)
-            | Outcome::Failed(_)
-            | Outcome::TimedOut) => return Ended::Failed(outcome),
-        }
-        tokio::select! {
-            _ = connection.ended() => Ended::Lost,
-            () = left(self.count.clone()) => {
-                self.unsubscribe(connection).await;
-                Ended::Left
-            }
-        }
-    }
-
-    async fn unsubscribe(&self, connection: &Connection) {
-        let (wait, never) = (UNSUBSCRIBED_WITHIN, std::future::pending());
-        request(connection, "resources/unsubscribe", &self.uri, wait, never).await;
-    }
-
-    async fn on_stream(&mut self, lease: Lease) -> Ended {
-        let params = client::listen(false, false, false, std::slice::from_ref(&self.uri));
-        let (acknowledge, acknowledged) = oneshot::channel();
-        let request = Request {
-            method: "subscriptions/listen",
-            params: Some(&params),
-            ..Request::default()
-        };
-        let listening = lease
-            .connection
-            .subscribe(request, acknowledge, left(self.count.clone()));
-        tokio::pin!(listening);
-        let wait = ACKNOWLEDGED_WITHIN.min(self.pool.times().request);
-        let acknowledged = tokio::select! {
-            biased;
-            outcome = &mut listening => return not_begun(outcome),
-            acknowledged = timeout(wait, acknowledged) => acknowledged,
-        };
-        match acknowledged {
-            Ok(Ok(honoured)) if is_honoured(&honoured, &self.uri) => self.stands(),
-            // It is over: how, the server has said.
-            Ok(Err(_)) => return not_begun(listening.await),
-            Ok(Ok(_)) => {
-                let refused =
-                    RpcError::invalid_params("The server does not tell of changes of this resource");
-                return Ended::Failed(Outcome::Errored(refused.object().to_raw()));
-            }
-            Err(_) => return Ended::Failed(Outcome::TimedOut),
-        }
-        match listening.await {
-            Outcome::Stopped { .. } => Ended::Left,
-            Outcome::Came(_)
-            | Outcome::Errored(_)
-            | Outcome::Unusable(_)
-            | Outcome::Unsent(_)
-            | Outcome::Failed(_)
-            | Outcome::TimedOut => Ended::Lost,
-        }
-    }
-
-    fn stands(&mut self) {
-        self.pool.subscriptions().stands(&self.key, &self.uri, self.stood);
-        self.stood = true;
-        self.is_renewed = false;
-    }
-}
-
-fn not_begun(outcome: Outcome) -> Ended {
-    match outcome {
-        Outcome::Stopped { .. } => Ended::Left,
-        outcome @ (Outcome::Came(_)
-        | Outcome::Errored(_)
-        | Outcome::Unusable(_)
-        | Outcome::Unsent(_)
-        | Outcome::Failed(_)
-        | Outcome::TimedOut) => Ended::Failed(outcome),
-    }
-}
-
-/// Resolves when nobody hears of it.
-async fn left(mut count: watch::Receiver<usize>) {
-    // What was taken out is heard by nobody.
-    let _gone = count.wait_for(|count| *count == 0).await;
-}
-
-/// Whether an acknowledgement names the resource (B-46).
-fn is_honoured(honoured: &Obj, uri: &str) -> bool {
-    let uris = honoured.get::<Vec<String>>("resourceSubscriptions");
-    uris.is_some_and(|uris| uris.iter().any(|honoured| honoured == uri))
-}
-
-async fn request(
-    connection: &Connection,
-    method: &str,
-    uri: &str,
-    wait: Duration,
-    stop: impl Future<Output = ()>,
-) -> Outcome {
-    let mut params = Obj::default();
-    params.set("uri", uri);
-    let request = Request {
-        method,
-        params: Some(&params),
-        timeout: Some(wait),
-        ..Request::default()
-    };
-    connection.request(request, None, stop).await
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The one reader of a connection: what comes is told to whoever waits for it, in its order.
 //!
-//! Begun with the connection. It waits for nobody, but reads on more slowly where too
-//! much comes that nobody waits for.
+//! Begun with the connection. It waits for nobody, but reads on more slowly where too much comes that nobody waits
+//! for.
 
 use std::sync::Arc;
 

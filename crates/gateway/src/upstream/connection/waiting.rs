@@ -1,6 +1,6 @@
 //! Who waits on one connection, and for what: each request has an id, a place to be told, and events if it wants them.
 //!
-//! A connection's callers enter here and its reader tells them. Nothing here reads a frame.
+//! A `ticket` enters here and the connection's reader tells it. Nothing here sends or reads a frame.
 
 use std::{
     collections::HashMap,
@@ -11,17 +11,14 @@ use std::{
 };
 
 use longhaul_mcp::frame::{Obj, Raw};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     super::{
         link::Lost,
-        outcome::{Event, Failed, Outcome, Unsent},
+        outcome::{Event, Failed, Unsent},
     },
-    CANCEL_WAIT, Inner, PENDING_MAX,
+    PENDING_MAX,
 };
 
 /// The requests of one connection that wait for their replies.
@@ -85,7 +82,7 @@ impl Waiting {
         self.count() == 0
     }
 
-    fn enter(&self, hears: Hears) -> Result<(u64, oneshot::Receiver<Told>), Unsent> {
+    pub(super) fn enter(&self, hears: Hears) -> Result<(u64, oneshot::Receiver<Told>), Unsent> {
         let mut table = self.table();
         if table.lost.is_some() {
             drop(table);
@@ -101,7 +98,7 @@ impl Waiting {
     }
 
     /// Whether it still waited.
-    fn leave(&self, id: u64) -> bool {
+    pub(super) fn leave(&self, id: u64) -> bool {
         self.table().by_id.remove(&id).is_some()
     }
 
@@ -175,84 +172,6 @@ impl Waiting {
         let waiter = id.and_then(|id| table.by_id.get_mut(&id));
         if let Some(acknowledged) = waiter.and_then(|waiter| waiter.hears.acknowledged.take()) {
             let _left = acknowledged.send(honoured);
-        }
-    }
-}
-
-/// A request that waits. Dropping it gives the request up.
-pub(super) struct Ticket {
-    inner: Arc<Inner>,
-    pub(super) id: u64,
-    told: oneshot::Receiver<Told>,
-    /// It was sent, and the server was not told that nobody waits.
-    pub(super) is_sent: bool,
-}
-
-impl Ticket {
-    pub(super) fn of(inner: &Arc<Inner>, hears: Hears) -> Result<Ticket, Unsent> {
-        let (id, told) = inner.waiting.enter(hears)?;
-        Ok(Ticket {
-            inner: Arc::clone(inner),
-            id,
-            told,
-            is_sent: false,
-        })
-    }
-
-    pub(super) async fn told(&mut self) -> Told {
-        match (&mut self.told).await {
-            Ok(told) => told,
-            // Never: a waiter is told before it is dropped, and only its ticket removes it otherwise.
-            Err(_dropped) => std::future::pending().await,
-        }
-    }
-
-    /// Tells the server, and waits a little for the reply that says that the work is over.
-    pub(super) async fn stop(mut self, reason: &'static str) -> Outcome {
-        if !self.inner.can_tell() {
-            return Outcome::Stopped { confirmed: false };
-        }
-        let id = self.id;
-        let inner = Arc::clone(&self.inner);
-        self.is_sent = false;
-        let over = async {
-            inner.tell_cancelled(id, reason).await;
-            self.told().await
-        };
-        let confirmed = match timeout(CANCEL_WAIT, over).await {
-            Ok(Told::Reply(_) | Told::Unsent(_)) => true,
-            Ok(Told::Failed(Failed::Lost(lost))) => lost.confirmed,
-            Ok(Told::Failed(
-                Failed::Over(_) | Failed::Status(_) | Failed::Unreadable(_) | Failed::TooLong,
-            ))
-            | Err(_) => false,
-        };
-        Outcome::Stopped { confirmed }
-    }
-
-    pub(super) async fn cancel(mut self, reason: &'static str) {
-        if self.inner.can_tell() {
-            self.is_sent = false;
-            self.inner.tell_cancelled(self.id, reason).await;
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let waited = self.inner.waiting.leave(self.id);
-        if !waited {
-            return;
-        }
-        let (inner, id) = (Arc::clone(&self.inner), self.id);
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if self.is_sent && inner.can_tell() => {
-                runtime.spawn(async move {
-                    inner.tell_cancelled(id, "nobody waits for it").await;
-                    inner.outlet.abandon(id);
-                });
-            }
-            Ok(_) | Err(_) => inner.outlet.abandon(id),
         }
     }
 }
