@@ -6,7 +6,7 @@
 
 use longhaul_core::{event::Ask, task::Reader};
 use longhaul_mcp::{
-    canon, clean,
+    Push, canon, clean,
     form::Form,
     frame::{Obj, Raw},
     request::LogLevel,
@@ -97,6 +97,12 @@ impl Log {
             logger: logger.filter(|name| !name.is_empty()),
             ..self
         }
+    }
+
+    /// As a client is told it that wants those of at least this gravity.
+    pub(crate) fn push(self, least: LogLevel) -> Option<Push> {
+        let Log { level, logger, data } = self;
+        (level >= least).then_some(Push::Log { level, logger, data })
     }
 
     /// The message as bytes.

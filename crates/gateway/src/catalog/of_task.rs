@@ -11,7 +11,10 @@ use longhaul_mcp::{RpcError, request::Answers};
 
 use crate::{
     identity,
-    upstream::reason::{Asked, Reason},
+    upstream::{
+        reason::{Asked, Reason},
+        relayed::errored,
+    },
     view::{self, ServerTool},
 };
 
@@ -107,9 +110,7 @@ fn gone(call: &Call, tool: Option<&ServerTool>, context: Context) -> Running {
             ),
         ),
     };
-    let errored = Finish::Errored {
-        body: Body::new(error.object().to_raw().text().as_bytes()),
-    };
+    let errored = errored(&error);
     Box::pin(async move {
         tokio::select! {
             biased;

@@ -422,12 +422,7 @@ impl Stream {
 
     /// A log message that is grave enough.
     fn log(&self, line: &[u8]) -> Option<Push> {
-        let log = Log::decode(line)?;
-        (log.level >= self.level?).then_some(Push::Log {
-            level: log.level,
-            logger: log.logger,
-            data: log.data,
-        })
+        Log::decode(line)?.push(self.level?)
     }
 
     /// A note as progress, when it is further than all before it.

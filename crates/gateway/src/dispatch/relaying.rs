@@ -15,9 +15,6 @@ use tokio::sync::mpsc;
 use super::{Left, Step, Steps};
 use crate::{outbound::Log, session::feed::Seen, upstream::Event};
 
-/// How many reports of one request wait to be passed on; of more, some are dropped.
-pub(super) const EVENTS_MAX: usize = 64;
-
 /// A request that is passed on. Dropping it gives it up: its server is told.
 pub struct Relaying {
     token: Option<ProgressToken>,
@@ -54,14 +51,7 @@ impl Relaying {
     fn push(&mut self, event: Event) -> Option<Push> {
         match event {
             Event::Progress(progress) => self.progressed(progress),
-            Event::Log { level, logger, data } => {
-                let log = Log { level, logger, data }.cleaned();
-                (log.level >= self.level?).then_some(Push::Log {
-                    level: log.level,
-                    logger: log.logger,
-                    data: log.data,
-                })
-            }
+            Event::Log { level, logger, data } => Log { level, logger, data }.cleaned().push(self.level?),
             // Dropped, it is refused.
             Event::Ask(question) => {
                 drop(question);

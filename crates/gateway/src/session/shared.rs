@@ -2,8 +2,8 @@
 //!
 //! It tells of every task that the session has to do with: questions that no other stream carries, changes of
 //! status, progress where no other stream shows it, changes of lists and of resources, and log messages of
-//! servers behind that belong to no call. Every tick passes the gate. What
-//! queues is what one look at one row gave, one change of each list, and a limited number of messages of servers.
+//! servers behind that belong to no call. Every tick passes the gate. What queues is what one look at one row gave, one
+//! change of each list, and a limited number of messages of servers.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -208,12 +208,8 @@ fn logged(session: &Session, event: Event) -> Option<Push> {
     let Event::Log { level, logger, data } = event else {
         return None;
     };
-    let log = Log { level, logger, data }.cleaned();
-    (log.level >= session.level().unwrap_or(LogLevel::Warning)).then_some(Push::Log {
-        level: log.level,
-        logger: log.logger,
-        data: log.data,
-    })
+    let least = session.level().unwrap_or(LogLevel::Warning);
+    Log { level, logger, data }.cleaned().push(least)
 }
 
 fn discriminant(view: &longhaul_mcp::TaskView) -> std::mem::Discriminant<longhaul_core::Phase> {

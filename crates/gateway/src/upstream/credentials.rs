@@ -103,16 +103,11 @@ impl Elsewhere<'_> {
         if !self.is_of_client {
             return Ok(written.to_owned());
         }
-        let look_up = |name: &str| {
-            let (_, value) = self.env.iter().find(|(own, _)| own == name)?;
-            value.to_str().map(str::to_owned)
-        };
-        config::with_variables(written, self.folder, &look_up).map_err(Unreadable::Unset)
+        with_variables(written, self.folder, self.env).map_err(Unreadable::Unset)
     }
 
     fn variable(&self, name: &str) -> Result<String, Unreadable> {
-        let found = self.env.iter().find(|(own, _)| own == name);
-        let (_, value) = found.ok_or_else(|| Unreadable::Unset(name.to_owned()))?;
+        let value = variable(self.env, name).ok_or_else(|| Unreadable::Unset(name.to_owned()))?;
         one_line(value.as_encoded_bytes(), name)
     }
 
@@ -140,8 +135,7 @@ impl Elsewhere<'_> {
             program: program.clone(),
             cause,
         };
-        let path = self.env.iter().find(|(name, _)| name == "PATH");
-        let path = path.map_or(OsStr::new(""), |(_, path)| path);
+        let path = variable(self.env, "PATH").unwrap_or_default();
         let spec = Spec {
             program: process::resolve(OsStr::new(&program), path, self.folder).map_err(unstartable)?,
             argv,
@@ -181,6 +175,25 @@ impl Elsewhere<'_> {
             }
         }
     }
+}
+
+/// A text of a client's file, with its variables replaced.
+///
+/// # Errors
+/// The name of one that is not set.
+pub(super) fn with_variables(
+    written: &str,
+    folder: &Path,
+    env: &[(OsString, OsString)],
+) -> Result<String, String> {
+    let look_up = |name: &str| variable(env, name)?.to_str().map(str::to_owned);
+    config::with_variables(written, folder, &look_up)
+}
+
+/// A variable of an environment.
+pub(super) fn variable<'a>(env: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
+    let found = env.iter().find(|(own, _)| own == name);
+    found.map(|(_, value)| value.as_os_str())
 }
 
 /// What a regular file holds. A FIFO would make its reader wait for ever.

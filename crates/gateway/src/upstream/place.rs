@@ -12,14 +12,14 @@ use std::{
 use longhaul_engine::process::{self, Unstartable};
 
 use super::{
-    credentials::{Elsewhere, Unreadable},
+    credentials::{Elsewhere, Unreadable, variable, with_variables},
     dial::Place,
     http::Remote,
     stdio::{Host, Program},
 };
 use crate::{
     command,
-    config::{self, Upstream, with_variables},
+    config::{self, Upstream},
 };
 
 /// How a server is reached, as far as the configuration says it.
@@ -106,7 +106,7 @@ pub fn faults(server: &Upstream, env: &[(OsString, OsString)]) -> Vec<String> {
 /// Why a value that stands elsewhere is not there; `None` where it may be.
 fn nowhere(written: &str, folder: &Path, env: &[(OsString, OsString)]) -> Option<String> {
     if let Some(name) = written.strip_prefix("env:") {
-        let is_set = env.iter().any(|(own, _)| own == name);
+        let is_set = variable(env, name).is_some();
         return (!is_set).then(|| format!("the variable `{name}` is not set"));
     }
     if let Some(path) = written.strip_prefix("file:") {
@@ -118,8 +118,7 @@ fn nowhere(written: &str, folder: &Path, env: &[(OsString, OsString)]) -> Option
         .split_whitespace()
         .next()
         .unwrap_or_default();
-    let path = env.iter().find(|(own, _)| own == "PATH");
-    let path = path.map_or(OsStr::new(""), |(_, path)| path);
+    let path = variable(env, "PATH").unwrap_or_default();
     let found = process::resolve(OsStr::new(program), path, folder);
     found
         .err()
@@ -133,13 +132,11 @@ fn nowhere(written: &str, folder: &Path, env: &[(OsString, OsString)]) -> Option
 pub fn program(server: &Upstream, env: &[(OsString, OsString)]) -> Result<PathBuf, Unstartable> {
     let written = server.command.0.first().ok_or(Unstartable::Empty)?;
     let folder = command::absolute(&server.folder);
-    let look_up = |name: &str| env.iter().find(|(own, _)| own == name).map(|(_, value)| value);
-    let text = |name: &str| look_up(name).and_then(|value| value.to_str()).map(str::to_owned);
     let program = match server.is_of_client {
         // One whose variable is not set is shown as it is written.
-        true => with_variables(written, &folder, &text).unwrap_or_else(|_| written.clone()),
+        true => with_variables(written, &folder, env).unwrap_or_else(|_| written.clone()),
         false => written.clone(),
     };
-    let path = look_up("PATH").map_or(OsStr::new(""), |path| path);
+    let path = variable(env, "PATH").unwrap_or_default();
     process::resolve(OsStr::new(&program), path, &folder)
 }

@@ -3,7 +3,7 @@
 //! `offer` puts it into the catalog. The call is sent once: whether a call whose reply was lost is made again is the
 //! task's rule (`on_crash`), and never decided here.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use longhaul_core::{Body, Span};
@@ -19,13 +19,13 @@ use longhaul_mcp::{
 use serde_json::json;
 use tokio::{
     sync::{Notify, mpsc},
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 
 use super::{
     asked::{Asker, Unanswered},
-    link::Why,
-    outcome::{Event, Failed, Outcome, Request},
+    link::{Why, at},
+    outcome::{EVENTS_MAX, Event, Failed, Outcome, Request},
     reason::{Asked, Reason},
     server::{Caller, Server},
 };
@@ -37,8 +37,6 @@ use crate::{
     view,
 };
 
-/// How many reports of one call wait to be passed on; of more, some are dropped.
-const EVENTS_MAX: usize = 64;
 /// How many rounds of questions one call may take.
 const ROUNDS_MAX: usize = 100;
 /// The pause before a call is repeated that was put off without a question.
@@ -293,10 +291,7 @@ impl Clock {
 
     /// Resolves when the time is over. Cancel-safe.
     async fn over(&self) {
-        match (self.ends, self.waits_since) {
-            (Some(ends), None) => sleep_until(ends).await,
-            (Some(_) | None, _) => pending().await,
-        }
+        at(self.ends.filter(|_| self.waits_since.is_none())).await;
     }
 }
 
@@ -335,7 +330,8 @@ fn pass_on(context: &Context, event: Event) {
     }
 }
 
-fn errored(error: &RpcError) -> Finish {
+/// The task ends with this error.
+pub(crate) fn errored(error: &RpcError) -> Finish {
     Finish::Errored {
         body: Body::new(error.object().to_raw().text().as_bytes()),
     }

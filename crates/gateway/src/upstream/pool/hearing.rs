@@ -20,27 +20,38 @@ impl Pool {
     pub(super) fn notices(self: &Arc<Self>, id: u64) -> Notices {
         let pool = Arc::downgrade(self);
         Arc::new(move |notice| {
-            if let Some(pool) = pool.upgrade() {
-                let is_change = pool.says(&notice);
-                if let Notice::ResourceUpdated { uri } = &notice
-                    && let Some(key) = pool.slots().key(id)
-                {
-                    pool.subscriptions.tell(&key, uri);
+            let Some(pool) = pool.upgrade() else { return };
+            match notice {
+                Notice::ToolsChanged => pool.says(|said| &mut said.tools),
+                Notice::PromptsChanged => pool.says(|said| &mut said.prompts),
+                Notice::ResourcesChanged => pool.says(|said| &mut said.resources),
+                Notice::ResourceUpdated { uri } => {
+                    if let Some(key) = pool.key(id) {
+                        pool.subscriptions.tell(&key, &uri);
+                    }
                 }
-                if is_change {
-                    pool.tell(Told::Changed);
+                Notice::Log { level, logger, data } => {
+                    if let Some(key) = pool.key(id) {
+                        pool.say(&key, || Event::Log {
+                            level,
+                            logger: logger.clone(),
+                            data: data.clone(),
+                        });
+                    }
                 }
-                if let Notice::Log { level, logger, data } = notice
-                    && let Some(key) = pool.slots().key(id)
-                {
-                    pool.say(&key, || Event::Log {
-                        level,
-                        logger: logger.clone(),
-                        data: data.clone(),
-                    });
-                }
+                Notice::Progress { .. }
+                | Notice::Cancelled { .. }
+                | Notice::Task { .. }
+                | Notice::LinkDone { .. }
+                | Notice::Acknowledged { .. }
+                | Notice::Other { .. } => {}
             }
         })
+    }
+
+    /// Whose connection this is now.
+    fn key(&self, id: u64) -> Option<Key> {
+        self.slots().key(id)
     }
 
     /// What the server says to nobody in particular on this connection goes to `hears`, until its other end is dropped.
@@ -69,23 +80,9 @@ impl Pool {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it says that a list changed.
-    fn says(&self, notice: &Notice) -> bool {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = match notice {
-            Notice::ToolsChanged => &mut said.tools,
-            Notice::PromptsChanged => &mut said.prompts,
-            Notice::ResourcesChanged => &mut said.resources,
-            Notice::Progress { .. }
-            | Notice::Log { .. }
-            | Notice::ResourceUpdated { .. }
-            | Notice::Cancelled { .. }
-            | Notice::Task { .. }
-            | Notice::LinkDone { .. }
-            | Notice::Acknowledged { .. }
-            | Notice::Other { .. } => return false,
-        };
-        *list += 1;
-        true
+    /// It says that a list changed.
+    fn says(&self, list: fn(&mut Versions) -> &mut u64) {
+        *list(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner)) += 1;
+        self.tell(Told::Changed);
     }
 }
