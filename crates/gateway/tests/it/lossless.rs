@@ -16,16 +16,12 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
 use futures_util::stream::{self, StreamExt as _};
 use longhaul_gateway::dispatch::Settings;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::Child,
-};
+use tokio::process::Child;
 
 use self::{
     client::{Client, Frames, Speaks},
@@ -33,7 +29,7 @@ use self::{
     json::Node,
     session::{Exchange, Session, Step},
 };
-use crate::support::World;
+use crate::support::{World, listening};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SESSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../rigs/recorded/sessions");
@@ -78,7 +74,7 @@ impl Replay {
                 )
             }
             Carrier::Http => {
-                let (process, port) = site(session, &log).await;
+                let (process, port) = listening(&[REPLAY, "http", path(session), path(&log)]).await;
                 (Some(process), format!("url = \"http://127.0.0.1:{port}/mcp\"\n"))
             }
         };
@@ -113,31 +109,6 @@ impl Log {
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
-}
-
-async fn site(session: &Path, log: &Path) -> (Child, u16) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a server behind a URL is nobody's child in production"
-    )]
-    let mut process = tokio::process::Command::new("python3")
-        .args([REPLAY, "http", path(session), path(log)])
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("it starts");
-    let mut said = BufReader::new(process.stdout.take().expect("piped")).lines();
-    let line = tokio::time::timeout(PATIENCE, said.next_line())
-        .await
-        .expect("in time");
-    let line = line.expect("readable").expect("a line");
-    let port = line
-        .strip_prefix("listening ")
-        .expect("its port")
-        .parse()
-        .expect("a number");
-    (process, port)
 }
 
 /// What was compared, and which edits were met.
@@ -751,27 +722,24 @@ fn page(rows: &BTreeMap<(String, Carrier), Found>) -> String {
     let mut page = HEAD.to_owned();
     let mut total = Found::default();
     for ((name, carrier), found) in rows {
-        let Found {
-            requests,
-            replies,
-            definitions,
-            notices,
-            questions,
-            refused,
-            met,
-            ..
-        } = found;
         let carrier = match carrier {
             Carrier::Pipe => "pipe",
             Carrier::Http => "HTTP",
         };
-        let row = format!(
-            "| {name} | {carrier} | {requests} | {replies} | {definitions} | {notices} | {questions} | {refused} | {} |\n",
-            met.len()
-        );
-        page.push_str(&row);
+        page.push_str(&row(&format!("{name} | {carrier}"), found));
         total.count(found);
     }
+    page.push_str(&row("**all** |", &total));
+    page.push_str("\n## The edits that were met\n\n| edit | in sessions |\n|---|---|\n");
+    for edit in &total.met {
+        let rows = rows.iter().filter(|(_, found)| found.met.contains(edit));
+        let names: BTreeSet<&str> = rows.map(|((name, _), _)| name.as_str()).collect();
+        writeln!(page, "| {edit} | {} |", names.len()).expect("memory");
+    }
+    page
+}
+
+fn row(of: &str, found: &Found) -> String {
     let Found {
         requests,
         replies,
@@ -781,19 +749,11 @@ fn page(rows: &BTreeMap<(String, Carrier), Found>) -> String {
         refused,
         met,
         ..
-    } = &total;
-    let row = format!(
-        "| **all** | | {requests} | {replies} | {definitions} | {notices} | {questions} | {refused} | {} |\n",
-        met.len()
-    );
-    page.push_str(&row);
-    page.push_str("\n## The edits that were met\n\n| edit | in sessions |\n|---|---|\n");
-    for edit in met {
-        let rows = rows.iter().filter(|(_, found)| found.met.contains(edit));
-        let names: BTreeSet<&str> = rows.map(|((name, _), _)| name.as_str()).collect();
-        writeln!(page, "| {edit} | {} |", names.len()).expect("memory");
-    }
-    page
+    } = found;
+    let met = met.len();
+    format!(
+        "| {of} | {requests} | {replies} | {definitions} | {notices} | {questions} | {refused} | {met} |\n"
+    )
 }
 
 const HEAD: &str = "# What was compared: recorded sessions of real servers

@@ -38,7 +38,11 @@ use longhaul_mcp::{
 };
 use longhaul_store::{Runner, memory::Memory};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Child,
+    sync::watch,
+};
 use tower::ServiceExt as _;
 
 pub(crate) const ADDRESS: &str = "127.0.0.1:7410";
@@ -51,6 +55,29 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Takes away the guard that the environment names.
 pub(crate) fn choose_fault() {
     longhaul_core::fault::choose(&std::env::var("LONGHAUL_FAULT").unwrap_or_default());
+}
+
+/// A server that is nobody's child, run by python3 with these arguments, and the port on which it says that it listens.
+pub(crate) async fn listening(arguments: &[&str]) -> (Child, u16) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server behind a URL is nobody's child in production"
+    )]
+    let mut process = tokio::process::Command::new("python3")
+        .args(arguments)
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("it starts");
+    let mut said = BufReader::new(process.stdout.take().expect("piped")).lines();
+    let line = tokio::time::timeout(READY_WITHIN, said.next_line())
+        .await
+        .expect("in time");
+    let line = line.expect("readable").expect("a line");
+    let port = line.strip_prefix("listening ").expect("its port");
+    (process, port.parse().expect("a number"))
 }
 
 /// One gateway.

@@ -9,12 +9,13 @@ use longhaul_gateway::upstream::{
 use longhaul_mcp::client::Sent;
 use serde_json::{Value as Json, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     process::Child,
 };
 
 use super::*;
+use crate::support::listening;
 
 /// The fixture as an HTTP server; it ends with this.
 pub(super) struct Site {
@@ -24,29 +25,7 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) async fn start(options: &[&str]) -> Site {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a server behind a URL is nobody's child in production"
-        )]
-        let mut process = tokio::process::Command::new("python3")
-            .arg(FIXTURE)
-            .arg("http")
-            .args(options)
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .stdout(std::process::Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("it starts");
-        let mut said = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let line = within(PATIENCE, said.next_line())
-            .await
-            .expect("readable")
-            .expect("a line");
-        let port = line
-            .strip_prefix("listening ")
-            .expect("its port")
-            .parse()
-            .expect("a number");
+        let (process, port) = listening(&[&[FIXTURE, "http"][..], options].concat()).await;
         Site {
             _process: process,
             port,

@@ -102,6 +102,16 @@ impl Rig {
         arguments: Json,
         stop: impl Future<Output = ()>,
     ) -> Outcome {
+        self.call_by(&caller(session), tool, arguments, stop).await
+    }
+
+    async fn call_by(
+        &self,
+        caller: &Caller,
+        tool: &str,
+        arguments: Json,
+        stop: impl Future<Output = ()>,
+    ) -> Outcome {
         let params = json!({"name": tool, "arguments": arguments}).to_string();
         let params = Obj::parse(&params).expect("an object");
         let request = Request {
@@ -109,16 +119,12 @@ impl Rig {
             params: Some(&params),
             ..Request::default()
         };
-        within(PATIENCE, self.server.call(&caller(session), request, None, stop)).await
+        within(PATIENCE, self.server.call(caller, request, None, stop)).await
     }
 
     async fn text(&self, session: &str, tool: &str) -> String {
         let outcome = self.call(session, tool, json!({})).await;
-        let Outcome::Came(Came::Complete(result)) = outcome else {
-            panic!("{outcome:?}");
-        };
-        let result: Json = result.read().expect("JSON");
-        result["content"][0]["text"].as_str().expect("text").to_owned()
+        text(&outcome).unwrap_or_else(|| panic!("{outcome:?}"))
     }
 
     async fn pid(&self, session: &str) -> i32 {
@@ -141,6 +147,15 @@ impl Rig {
         assert!(live.iter().filter_map(|live| live.pid).all(|pid| !is_alive(pid)));
         self.until(|state| *state == State::Closed).await;
     }
+}
+
+/// The text of a result, if one came.
+fn text(outcome: &Outcome) -> Option<String> {
+    let Outcome::Came(Came::Complete(result)) = outcome else {
+        return None;
+    };
+    let result: Json = result.read().expect("JSON");
+    Some(result["content"][0]["text"].as_str().expect("text").to_owned())
 }
 
 /// A caller of `ann`; an empty session is none.
@@ -519,34 +534,12 @@ async fn owners_share_no_session_of_a_server_that_kept_none_before() {
     let site = Site::start(&[]).await;
     let rig = Rig::remote(&site, |_| {}).await;
     let session = async |owner: &str| {
-        let params = Obj::parse(r#"{"name":"session","arguments":{}}"#).expect("an object");
-        let request = Request {
-            method: "tools/call",
-            params: Some(&params),
-            ..Request::default()
-        };
         let caller = Caller {
             session: None,
             principal: owner.to_owned(),
         };
-        match within(
-            PATIENCE,
-            rig.server.call(&caller, request, None, std::future::pending()),
-        )
-        .await
-        {
-            Outcome::Came(Came::Complete(result)) => {
-                let result: Json = result.read().expect("JSON");
-                Some(result["content"][0]["text"].as_str().expect("text").to_owned())
-            }
-            Outcome::Came(_)
-            | Outcome::Errored(_)
-            | Outcome::Unusable(_)
-            | Outcome::Unsent(_)
-            | Outcome::Failed(_)
-            | Outcome::TimedOut
-            | Outcome::Stopped { .. } => None,
-        }
+        let never = std::future::pending();
+        text(&rig.call_by(&caller, "session", json!({}), never).await)
     };
     assert_eq!(session("ann").await.as_deref(), Some("none"));
     assert_eq!(session("bob").await.as_deref(), Some("none"));
@@ -595,40 +588,56 @@ async fn lists_have_their_time_and_a_restart_is_heard_meanwhile() {
     rig.close().await;
 }
 
-/// A site that is shown the token that a file holds.
-fn bearing(site: &Site, token: &std::path::Path) -> Place {
-    let (url, token) = (site.url(), token.to_owned());
-    let find = move || -> BoxFuture<'static, _> {
-        let bearer = format!("Bearer {}", std::fs::read_to_string(&token).expect("a token"));
-        let headers = vec![("Authorization".to_owned(), bearer)];
-        let url = url.clone();
-        Box::pin(async move { Ok(Place::Remote(Remote { url, headers })) })
-    };
-    Place::LookedUp(LookUp {
-        is_remote: true,
-        find: Arc::new(find),
-    })
+/// A server behind a site that refuses any token but the one in its file, which is also where the gateway looks it up.
+struct Guarded {
+    rig: Rig,
+    site: Site,
+    folder: TempDir,
 }
 
-#[tokio::test]
-async fn a_subscription_begins_with_credentials_that_are_looked_up_again() {
-    for era in ["--era=2025", "--era=2026"] {
+impl Guarded {
+    async fn ready(era: &str) -> Guarded {
         let folder = directory();
         let path = folder.path().join("token");
         std::fs::write(&path, "first").expect("written");
         let option = format!("--token={}", path.display());
         let site = Site::start(&[era, &option]).await;
-        let rig = Rig::at(bearing(&site, &path), directory(), |_| {});
+        let url = site.url();
+        let find = move || -> BoxFuture<'static, _> {
+            let bearer = format!("Bearer {}", std::fs::read_to_string(&path).expect("a token"));
+            let headers = vec![("Authorization".to_owned(), bearer)];
+            let url = url.clone();
+            Box::pin(async move { Ok(Place::Remote(Remote { url, headers })) })
+        };
+        let place = Place::LookedUp(LookUp {
+            is_remote: true,
+            find: Arc::new(find),
+        });
+        let rig = Rig::at(place, directory(), |_| {});
         rig.until(|state| *state == State::Ready).await;
+        Guarded { rig, site, folder }
+    }
+
+    /// From here on the token before is refused.
+    fn change_token(&self) {
+        std::fs::write(self.folder.path().join("token"), "second").expect("written");
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_begins_with_credentials_that_are_looked_up_again() {
+    for era in ["--era=2025", "--era=2026"] {
+        let guarded = Guarded::ready(era).await;
+        let rig = &guarded.rig;
         // Its connection is there, and shows what is refused from now on.
         rig.text("a", "counted").await;
-        std::fs::write(&path, "second").expect("written");
+        guarded.change_token();
         let due = Arc::new(Due::default());
         let caller = caller("a");
         let subscribed = rig.server.subscribe(&caller, "fixture://one", &due);
         let subscribed = within(PATIENCE, subscribed).await;
         assert!(subscribed.is_ok(), "{era}");
-        rig.close().await;
+        guarded.rig.close().await;
     }
 }
 
@@ -663,23 +672,18 @@ async fn a_subscription_follows_a_server_that_begins_to_keep_sessions() {
 #[tokio::test]
 async fn credentials_that_are_refused_are_looked_up_again() {
     for era in ["--era=2025", "--era=2026"] {
-        let folder = directory();
-        let path = folder.path().join("token");
-        std::fs::write(&path, "first").expect("written");
-        let option = format!("--token={}", path.display());
-        let site = Site::start(&[era, &option]).await;
-        let rig = Rig::at(bearing(&site, &path), directory(), |_| {});
-        rig.until(|state| *state == State::Ready).await;
+        let guarded = Guarded::ready(era).await;
+        let rig = &guarded.rig;
         assert_eq!(rig.text("a", "counted").await, "1");
-        std::fs::write(&path, "second").expect("written");
+        guarded.change_token();
         assert_eq!(rig.text("a", "counted").await, "2", "{era}");
-        let seen = site.seen().await;
+        let seen = guarded.site.seen().await;
         assert_eq!(
             (&seen["refused"], &seen["calls"]["counted"]),
             (&json!(1), &json!(2)),
             "{era}"
         );
-        rig.close().await;
+        guarded.rig.close().await;
     }
 }
 
