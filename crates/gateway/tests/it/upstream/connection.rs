@@ -1,5 +1,7 @@
 //! A connection in both generations and over both carriers: each request ends in a stated way.
 
+mod asked;
+
 use std::sync::{Arc, Mutex};
 
 use longhaul_gateway::upstream::{
@@ -8,13 +10,12 @@ use longhaul_gateway::upstream::{
     dial::{self, Ours, PROBE_MAX, Place, Unopened},
     http::Remote,
     link::{Over, Why},
-    question::OPEN_MAX,
 };
 use longhaul_mcp::{
     client::{
         Era, Kind,
         dial::{Choice, Failure},
-        incoming::{AskKind, Notice},
+        incoming::Notice,
         result::Came,
     },
     frame::Obj,
@@ -417,113 +418,6 @@ async fn a_request_whose_caller_is_gone_is_given_up() {
     assert!(hang.is_err());
     assert_eq!(peer.connection.pending(), 0);
     while peer.text("seen", json!({})).await.contains(r#""cancelled": []"#) {}
-}
-
-#[tokio::test]
-async fn a_request_of_the_server_is_answered_or_refused() {
-    let options = ["--era=2025"];
-    for peer in [Peer::program(&options).await, Peer::remote(&options).await] {
-        let answer = |method| peer.text("ask", json!({"method": method}));
-        assert_eq!(answer("ping").await, "{}");
-        assert_eq!(
-            answer("roots/list").await,
-            r#"{"roots": [{"uri": "file:///tmp"}]}"#
-        );
-        for method in ["sampling/createMessage", "elicitation/create", "no/such"] {
-            assert!(answer(method).await.contains("-32601"), "{method}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_question_goes_to_the_call_that_it_belongs_to_and_its_answer_back() {
-    let options = ["--era=2025"];
-    for peer in [Peer::program(&options).await, Peer::remote(&options).await] {
-        let (events, mut heard) = mpsc::channel(10);
-        let arguments = json!({"method": "elicitation/create"});
-        let ask = peer.call_until("ask", arguments, Some(events), std::future::pending());
-        let answer = async {
-            let event = within(PATIENCE, heard.recv()).await;
-            let Some(Event::Ask(question)) = event else {
-                panic!("{event:?}");
-            };
-            assert_eq!(
-                (question.kind, &question.method[..]),
-                (AskKind::Elicitation, "elicitation/create")
-            );
-            question.answer(&Obj::parse(r#"{"action":"decline"}"#).expect("an object"));
-        };
-        let (outcome, ()) = tokio::join!(ask, answer);
-        assert_eq!(text(outcome), r#"{"action": "decline"}"#);
-    }
-}
-
-#[tokio::test]
-async fn a_question_that_nobody_takes_is_refused() {
-    let peer = Peer::program(&["--era=2025"]).await;
-    let (events, heard) = mpsc::channel(10);
-    drop(heard);
-    let arguments = json!({"method": "sampling/createMessage"});
-    let outcome = peer.call_until("ask", arguments, Some(events), std::future::pending());
-    assert!(text(outcome.await).contains("-32601"));
-}
-
-#[tokio::test]
-async fn a_question_of_a_server_that_is_gone_is_withdrawn() {
-    let peer = Peer::program(&["--era=2025"]).await;
-    let (events, mut heard) = mpsc::channel(10);
-    let arguments = json!({"method": "elicitation/create"});
-    let ask = peer.call_until("ask", arguments, Some(events), std::future::pending());
-    let leave = async {
-        let event = within(PATIENCE, heard.recv()).await;
-        let Some(Event::Ask(mut question)) = event else {
-            panic!("{event:?}");
-        };
-        peer.connection.shut();
-        within(PATIENCE, question.withdrawn()).await;
-    };
-    let (outcome, ()) = tokio::join!(ask, leave);
-    assert!(matches!(outcome, Outcome::Failed(Failed::Lost(_))), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn a_question_that_the_server_takes_back_is_withdrawn() {
-    let options = ["--era=2025"];
-    for peer in [Peer::program(&options).await, Peer::remote(&options).await] {
-        let (events, mut heard) = mpsc::channel(10);
-        let ask = peer.call_until("ask_in_vain", json!({}), Some(events), std::future::pending());
-        let take_back = async {
-            let event = within(PATIENCE, heard.recv()).await;
-            let Some(Event::Ask(mut question)) = event else {
-                panic!("{event:?}");
-            };
-            peer.call("release", json!({})).await;
-            within(PATIENCE, question.withdrawn()).await;
-            peer.call("release", json!({})).await;
-        };
-        let (outcome, ()) = tokio::join!(ask, take_back);
-        assert_eq!(text(outcome), "went on");
-    }
-}
-
-#[tokio::test]
-async fn a_request_of_the_server_that_there_is_no_room_for_is_refused() {
-    let many: Vec<String> = (0..=OPEN_MAX).map(|n| format!("many-{n}")).collect();
-    for (ids, why) in [
-        (many, "Too many requests"),
-        (
-            vec!["same".to_owned(), "same".to_owned()],
-            "A request with this id",
-        ),
-    ] {
-        let peer = Peer::program(&["--era=2025"]).await;
-        // Whoever reads them keeps them open.
-        let (events, _kept) = mpsc::channel(100);
-        let asked = json!({ "ids": ids });
-        let outcome = peer.call_until("ask_often", asked, Some(events), std::future::pending());
-        let refused = text(outcome.await);
-        assert!(refused.contains(why) && refused.contains("-32600"), "{refused}");
-    }
 }
 
 #[tokio::test]
