@@ -24,7 +24,7 @@ use crate::{
     Outcome,
     program::Program,
     server::{Server, empty_folder},
-    workspace::{items, read, root, target, text},
+    workspace::{items, json, read, root, target, text, write},
 };
 
 const RIG: &str = "rigs/bench";
@@ -130,7 +130,7 @@ pub(crate) fn rendered() -> Result<String, String> {
 }
 
 fn committed() -> Result<Value, String> {
-    serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is no JSON: {error}"))
+    json(FIGURES)
 }
 
 impl Asked {
@@ -154,6 +154,16 @@ impl Asked {
         }
         Ok(asked)
     }
+
+    /// What the page says that it was measured by.
+    fn command(&self) -> &'static str {
+        match (self.gateways, self.quick) {
+            (false, false) => "cargo xtask bench",
+            (false, true) => "cargo xtask bench --quick",
+            (true, false) => "cargo xtask bench --gateways",
+            (true, true) => "cargo xtask bench --gateways --quick",
+        }
+    }
 }
 
 /// A server that is measured.
@@ -167,6 +177,7 @@ struct Subject {
 /// What all measurements share.
 struct Bench {
     plan: Plan,
+    command: &'static str,
     quick: bool,
     binary: PathBuf,
     driver: PathBuf,
@@ -190,6 +201,7 @@ impl Bench {
         }
         Ok(Bench {
             plan,
+            command: asked.command(),
             quick: asked.quick,
             binary: binary()?,
             driver: driver()?,
@@ -216,7 +228,7 @@ impl Bench {
             "changed": !said("git", &["status", "--porcelain"])?.is_empty(),
             "version": said(&self.binary.to_string_lossy(), &["--version"])?,
             "compiler": said("rustc", &["--version"])?,
-            "command": if self.quick { "cargo xtask bench --quick" } else { "cargo xtask bench" },
+            "command": self.command,
             "quick": self.quick,
             "rounds": self.plan.rounds,
             "seconds": self.plan.seconds,
@@ -358,20 +370,11 @@ impl Bench {
     }
 
     fn start(&self, subject: &Subject, folder: &Path, data: &Path) -> Result<Server, String> {
-        let (name, data) = (subject.name.clone(), data.to_path_buf());
-        let rig = root().join(RIG);
-        if name == OURS {
-            let binary = self.binary.clone();
-            let program = move |port: u16| {
-                Program::new(&binary)
-                    .args(["serve", "--config", "longhaul.toml", "--state"])
-                    .args([&data])
-                    .args(["--bind", &format!("127.0.0.1:{port}")])
-                    .folder(&rig)
-            };
-            return Server::of(Box::new(program), folder.join("server.log"));
+        let (rig, log) = (root().join(RIG), folder.join("server.log"));
+        if subject.name == OURS {
+            return Server::on(&self.binary, &rig, data, log);
         }
-        let peers = self.peers.clone();
+        let (name, data, peers) = (subject.name.clone(), data.to_path_buf(), self.peers.clone());
         let program = move |port: u16| {
             Program::new(rig.join("peers/start"))
                 .args([&name])
@@ -379,7 +382,7 @@ impl Bench {
                 .args([port.to_string()])
                 .args([&data])
         };
-        Server::of(Box::new(program), folder.join("server.log"))
+        Server::of(Box::new(program), log)
     }
 
     fn drive(&self, first: &[&str], data: &Path, phases: &[&str]) -> Result<Value, String> {
@@ -395,8 +398,7 @@ impl Bench {
 
 /// Longhaul and the peers, or those that are asked for.
 fn subjects(only: &[String]) -> Result<Vec<Subject>, String> {
-    let listed: Value = serde_json::from_str(&read("rigs/bench/peers/peers.json")?)
-        .map_err(|error| format!("`peers.json` is no JSON: {error}"))?;
+    let listed: Value = json(&format!("{RIG}/peers/peers.json"))?;
     let ours = json!({
         "name": OURS, "title": "Longhaul", "version": "of this commit", "era": "2026-07-28",
         "keeps": "sqlite", "path": "/mcp",
@@ -404,25 +406,29 @@ fn subjects(only: &[String]) -> Result<Vec<Subject>, String> {
     });
     // It is a subject of the attack suite only.
     let measured = |peer: &&Value| text(&peer["name"]) != "rmcp";
-    let all: Vec<Subject> = std::iter::once(&ours)
-        .chain(items(&listed).filter(measured))
+    let all = std::iter::once(&ours).chain(items(&listed).filter(measured));
+    let chosen = chosen("server", all.collect(), only)?.into_iter();
+    Ok(chosen
         .map(|facts| Subject {
             name: text(&facts["name"]).to_owned(),
             era: text(&facts["era"]).to_owned(),
             path: text(&facts["path"]).to_owned(),
             facts: facts.clone(),
         })
-        .collect();
+        .collect())
+}
+
+/// All, or those whose names are asked for.
+fn chosen<'a>(what: &str, mut all: Vec<&'a Value>, only: &[String]) -> Result<Vec<&'a Value>, String> {
+    let is_named = |facts: &Value, name: &String| text(&facts["name"]) == name;
     if let Some(stranger) = only
         .iter()
-        .find(|name| all.iter().all(|subject| &subject.name != *name))
+        .find(|name| !all.iter().any(|facts| is_named(facts, name)))
     {
-        return Err(format!("no server is named `{stranger}`"));
+        return Err(format!("no {what} is named `{stranger}`"));
     }
-    Ok(all
-        .into_iter()
-        .filter(|subject| only.is_empty() || only.contains(&subject.name))
-        .collect())
+    all.retain(|facts| only.is_empty() || only.iter().any(|name| is_named(facts, name)));
+    Ok(all)
 }
 
 /// The release binary, built now, unless `LONGHAUL_BINARY` names one.
@@ -475,10 +481,6 @@ fn bytes(folder: &Path) -> u64 {
             })
         })
         .sum()
-}
-
-fn write(path: &Path, content: &str) -> Outcome {
-    fs::write(path, content).map_err(|error| format!("cannot write `{}`: {error}", path.display()))
 }
 
 #[cfg(test)]

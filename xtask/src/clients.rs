@@ -26,7 +26,7 @@ use crate::{
     packages::{self, Npm},
     program::Program,
     server::{Server, binary, empty_folder},
-    workspace::{items, read, root, target, text},
+    workspace::{items, json, make_folder, read, root, target, text},
 };
 
 const RIG: &str = "rigs/clients";
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let binary = binary()?;
     println!("installed in {} s", start.elapsed().as_secs());
     let results = empty_folder("clients/results")?;
-    let mut server = Server::start(&binary, RIG, &results)?;
+    let mut server = Server::start(&binary, &root().join(RIG), &results)?;
     let mut runs: Vec<Run<'_>> = wanted
         .iter()
         .flat_map(|client| {
@@ -190,8 +190,7 @@ struct Client {
 
 impl Client {
     fn all() -> Result<Vec<Client>, String> {
-        let file: Value = serde_json::from_str(&read(&format!("{RIG}/clients.json"))?)
-            .map_err(|error| format!("`clients.json` is no JSON: {error}"))?;
+        let file: Value = json(&format!("{RIG}/clients.json"))?;
         items(&file).map(Client::new).collect()
     }
 
@@ -349,8 +348,7 @@ impl Run<'_> {
 
     /// Everything up to the tasks that are left.
     fn first(&mut self, installed: &Installed, binary: &Path, url: &str) -> Outcome {
-        fs::create_dir_all(&self.folder)
-            .map_err(|error| format!("cannot make `{}`: {error}", self.folder.display()))?;
+        make_folder(&self.folder)?;
         let mut peer = self.start(installed, "first", binary, url)?;
         self.listen(&mut peer);
         if self.left.is_none() && !self.steps.contains_key("connect") {

@@ -31,7 +31,7 @@ use serde_json::Value;
 use crate::{
     Outcome, packages,
     server::{Server, binary, empty_folder},
-    workspace::{items, read, text},
+    workspace::{items, json, root, text},
 };
 
 use scores::Half;
@@ -82,7 +82,7 @@ fn own(write: bool, arguments: &[String]) -> Outcome {
     let results = empty_folder("conformance/results")?;
     let apart = not_applicable()?;
     let mut verdicts = Verdicts::new();
-    let server = Server::start(&binary, RIG, &results)?;
+    let server = Server::start(&binary, &root().join(RIG), &results)?;
     for (revision, apart) in &apart {
         let wanted = applicable(&suite, *revision, apart, arguments)?;
         verdicts.extend(official(
@@ -166,10 +166,13 @@ fn official(
     for scenario in wanted {
         let start = Instant::now();
         let checks = suite.official(revision, scenario, url, results)?;
-        let verdict = judged(checks.as_deref(), excepted)?;
-        let name = format!("{place}/{scenario}");
-        tell(&name, &verdict, start);
-        verdicts.insert(name, verdict);
+        note(
+            &mut verdicts,
+            place,
+            scenario,
+            judged(checks.as_deref(), excepted)?,
+            start,
+        );
     }
     Ok(verdicts)
 }
@@ -188,9 +191,7 @@ fn ours(
         while let Some(scenario) = waiting.lock().ok().and_then(|mut waiting| waiting.next()) {
             let start = Instant::now();
             let verdict = judge(&suite.our(scenario, url)?, excepted)?;
-            let name = format!("{place}/{scenario}");
-            tell(&name, &verdict, start);
-            verdicts.insert(name, verdict);
+            note(&mut verdicts, place, scenario, verdict, start);
         }
         Ok(verdicts)
     };
@@ -216,10 +217,12 @@ fn wanted(mut names: Vec<String>, place: &str, arguments: &[String]) -> Vec<Stri
     names
 }
 
-/// One line as soon as a scenario has ended.
-fn tell(name: &str, verdict: &Verdict, start: Instant) {
+/// Keeps a verdict, and prints one line as soon as the scenario has ended.
+fn note(verdicts: &mut Verdicts, place: &str, scenario: &str, verdict: Verdict, start: Instant) {
+    let name = format!("{place}/{scenario}");
     let word = if verdict.wrong.is_empty() { "ok" } else { "FAILS" };
     println!("{word:<5} {name} ({} ms)", start.elapsed().as_millis());
+    verdicts.insert(name, verdict);
 }
 
 fn report(verdicts: &Verdicts, apart: &[(Revision, Apart)]) {
@@ -313,8 +316,7 @@ fn exceptions() -> Result<Reasons, String> {
 }
 
 fn listed<T: DeserializeOwned>(file: &str) -> Result<T, String> {
-    serde_json::from_str(&read(&format!("{RIG}/{file}"))?)
-        .map_err(|error| format!("`{file}` is not as expected: {error}"))
+    json(&format!("{RIG}/{file}"))
 }
 
 /// As [`judge`]; a scenario that wrote no checks is wrong.

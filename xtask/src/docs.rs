@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     Outcome, attacks, bench, conformance,
     program::Program,
-    workspace::{files, items, read, root, target, text},
+    workspace::{self, files, items, read, root, target, text},
 };
 
 /// One generated page.
@@ -152,7 +152,7 @@ fn reason_words(source: &str) -> Vec<String> {
 fn compare(path: &str, made: &str, write: bool) -> Result<bool, String> {
     let file = root().join(path);
     if write {
-        fs::write(&file, made).map_err(|error| format!("cannot write `{path}`: {error}"))?;
+        workspace::write(&file, made)?;
         return Ok(true);
     }
     Ok(fs::read_to_string(&file).is_ok_and(|present| present == made))

@@ -17,7 +17,7 @@ use std::{
 use crate::{
     Outcome,
     program::Program,
-    workspace::{root, target},
+    workspace::{make_folder, root, target},
 };
 
 const RIG: &str = "rigs/fuzz";
@@ -219,7 +219,7 @@ impl Rig {
     fn replay(&self, target: &Target) -> Outcome {
         let kept = Kept::of(&target.corpus())?;
         kept.check_size()?;
-        made(&self.found.join("failed"))?;
+        make_folder(&self.found.join("failed"))?;
         let start = Instant::now();
         said(
             self.program(target)
@@ -238,8 +238,8 @@ impl Rig {
     /// Looks for new inputs, from the kept ones and those that were found before.
     fn look(&self, target: &Target, limit: &str) -> Outcome {
         let found = self.found.join("found").join(target.name);
-        made(&found)?;
-        made(&self.found.join("failed"))?;
+        make_folder(&found)?;
+        make_folder(&self.found.join("failed"))?;
         let start = Instant::now();
         let mut program = self.program(target).args([limit]);
         if let Some(dictionary) = target.dictionary {
@@ -267,7 +267,7 @@ impl Rig {
                 .map_err(|error| format!("cannot empty `{}`: {error}", least.display()))?;
         }
         for folder in [&found, &least, &target.corpus()] {
-            made(folder)?;
+            make_folder(folder)?;
         }
         // Without counters: how often a place is reached does not matter for what is kept.
         let merge = self.program(target).args(["-merge=1", "-use_counters=0"]);
@@ -305,10 +305,6 @@ fn machine() -> Result<String, String> {
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
         .ok_or_else(|| "`rustc -vV` names no host".to_owned())
-}
-
-fn made(folder: &Path) -> Outcome {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))
 }
 
 /// The inputs in a folder.

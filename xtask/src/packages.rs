@@ -10,7 +10,7 @@ use std::{
 use crate::{
     Outcome,
     program::Program,
-    workspace::{read, target},
+    workspace::{make_empty, read, target, write},
 };
 
 /// The packages of a rig's `package-lock.json`, one of which is a Node that is new enough for them.
@@ -28,8 +28,7 @@ impl Npm {
         let lock = read(&format!("{rig}/package-lock.json"))?;
         once(&folder, &lock, || {
             for file in ["package.json", "package-lock.json"] {
-                fs::write(folder.join(file), read(&format!("{rig}/{file}"))?)
-                    .map_err(|error| format!("cannot write `{file}`: {error}"))?;
+                write(&folder.join(file), &read(&format!("{rig}/{file}"))?)?;
             }
             Program::new("npm")
                 .args([
@@ -71,7 +70,7 @@ pub(crate) fn python(requirements: &str, name: &str) -> Result<PathBuf, String> 
     let pins = read(requirements)?;
     once(&folder, &pins, || {
         let list = folder.join("requirements.txt");
-        fs::write(&list, &pins).map_err(|error| format!("cannot write `{}`: {error}", list.display()))?;
+        write(&list, &pins)?;
         Program::new("python3")
             .args(["-m", "venv"])
             .args([&folder])
@@ -130,11 +129,7 @@ fn once(folder: &Path, pins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == pins) {
         return Ok(());
     }
-    if folder.exists() {
-        fs::remove_dir_all(folder)
-            .map_err(|error| format!("cannot clear `{}`: {error}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    make_empty(folder)?;
     work()?;
-    fs::write(&stamp, pins).map_err(|error| format!("cannot write `{}`: {error}", stamp.display()))
+    write(&stamp, pins)
 }

@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     Outcome,
-    workspace::{files, read, root},
+    workspace::{files, read, root, write},
 };
 
 const PAGE: &str = "docs/reference/rules.md";
@@ -80,8 +80,7 @@ fn compare(untested: &BTreeSet<&str>, shrink: bool) -> Outcome {
             .filter(|line| !stale.contains(line))
             .map(|line| format!("{line}\n"))
             .collect();
-        fs::write(root().join(UNTESTED), kept)
-            .map_err(|error| format!("cannot write `{UNTESTED}`: {error}"))?;
+        write(&root().join(UNTESTED), &kept)?;
         println!("rules: took out {}", stale.join(" "));
     } else if !stale.is_empty() {
         return Err(format!(

@@ -14,7 +14,7 @@ use std::{
 use crate::{
     Outcome,
     program::Program,
-    workspace::{root, target},
+    workspace::{make_empty, root, target},
 };
 
 const START_MAX: Duration = Duration::from_secs(20);
@@ -40,11 +40,7 @@ pub(crate) fn binary() -> Result<PathBuf, String> {
 /// When it cannot be cleared or made.
 pub(crate) fn empty_folder(name: &str) -> Result<PathBuf, String> {
     let folder = target()?.join(name);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .map_err(|error| format!("cannot clear `{}`: {error}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    make_empty(&folder)?;
     Ok(folder)
 }
 
@@ -57,21 +53,29 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts Longhaul with the `longhaul.toml` of a rig, its state and log in the folder of the run's results, and
+    /// Starts Longhaul with the `longhaul.toml` of a folder, its state and log in the folder of the run's results, and
     /// waits until it answers.
     ///
     /// # Errors
     /// When it cannot be started or does not answer in time; its log is in the message.
-    pub(crate) fn start(binary: &Path, rig: &str, results: &Path) -> Result<Server, String> {
-        let (binary, rig, state) = (binary.to_path_buf(), root().join(rig), results.join("state"));
+    pub(crate) fn start(binary: &Path, folder: &Path, results: &Path) -> Result<Server, String> {
+        Server::on(binary, folder, &results.join("state"), results.join("server.log"))
+    }
+
+    /// The same with its state and log elsewhere.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn on(binary: &Path, folder: &Path, state: &Path, log: PathBuf) -> Result<Server, String> {
+        let (binary, folder, state) = (binary.to_path_buf(), folder.to_path_buf(), state.to_path_buf());
         let program = move |port: u16| {
             Program::new(&binary)
                 .args(["serve", "--config", "longhaul.toml", "--state"])
                 .args([&state])
                 .args(["--bind", &format!("127.0.0.1:{port}")])
-                .folder(&rig)
+                .folder(&folder)
         };
-        Server::of(Box::new(program), results.join("server.log"))
+        Server::of(Box::new(program), log)
     }
 
     /// Starts a script that takes its port as argument, and waits until it answers.

@@ -18,7 +18,7 @@ use crate::{
     packages::{self, Npm},
     program::Program,
     server::{Server, binary, empty_folder},
-    workspace::read,
+    workspace::{make_folder, read, write},
 };
 
 const RIG: &str = "rigs/servers";
@@ -43,22 +43,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let repository = work.join("repository");
     repository_with_a_commit(&repository)?;
     let config = filled(&npm, &python, &work)?;
-    fs::write(results.join("longhaul.toml"), config)
-        .map_err(|error| format!("cannot write the configuration: {error}"))?;
+    write(&results.join("longhaul.toml"), &config)?;
     for script in ["clients.mjs", "first-use.mjs"] {
-        fs::write(npm.folder().join(script), read(&format!("{RIG}/{script}"))?)
-            .map_err(|error| format!("cannot write `{script}`: {error}"))?;
+        write(&npm.folder().join(script), &read(&format!("{RIG}/{script}"))?)?;
     }
-    let (program, folder) = (binary.clone(), results.clone());
-    let server = Server::of(
-        Box::new(move |port| {
-            Program::new(&program)
-                .args(["serve", "--config", "longhaul.toml", "--state", "state"])
-                .args(["--bind", &format!("127.0.0.1:{port}")])
-                .folder(&folder)
-        }),
-        results.join("server.log"),
-    )?;
+    let server = Server::start(&binary, &results, &results)?;
     ready(&binary, &results)?;
     Program::new(npm.node())
         .args([npm.folder().join("first-use.mjs")])
@@ -92,7 +81,7 @@ fn filled(npm: &Npm, python: &Path, work: &Path) -> Result<String, String> {
 }
 
 fn repository_with_a_commit(folder: &Path) -> Outcome {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    make_folder(folder)?;
     let git = |arguments: &[&str]| {
         Program::new("git")
             .args(["-c", "user.name=rig", "-c", "user.email=rig@example.org"])

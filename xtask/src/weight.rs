@@ -9,13 +9,12 @@ use serde_json::Value;
 use crate::{
     Outcome, no_arguments,
     program::Program,
-    workspace::{read, target},
+    workspace::{json, target},
 };
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     no_arguments("weight", arguments)?;
-    let budget: Value = serde_json::from_str(&read("xtask/weight.json")?)
-        .map_err(|error| format!("`xtask/weight.json` is no JSON: {error}"))?;
+    let budget: Value = json("xtask/weight.json")?;
     let crates = crates()?;
     let binary = target()?.join("debug/longhaul");
     let bytes = fs::metadata(&binary)

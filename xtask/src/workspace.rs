@@ -1,15 +1,16 @@
 //! Where things are in this workspace, and what `cargo metadata` says about it.
 //!
-//! Called by every command. Reads only.
+//! Called by every command.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::program::Program;
+use crate::{Outcome, program::Program};
 
 /// The workspace's root folder.
 pub(crate) fn root() -> PathBuf {
@@ -59,6 +60,41 @@ pub(crate) fn text(value: &Value) -> &str {
 /// When it cannot be read.
 pub(crate) fn read(path: &str) -> Result<String, String> {
     fs::read_to_string(root().join(path)).map_err(|error| format!("cannot read `{path}`: {error}"))
+}
+
+/// A file of the workspace that holds JSON.
+///
+/// # Errors
+/// When it cannot be read, or holds something else.
+pub(crate) fn json<T: DeserializeOwned>(path: &str) -> Result<T, String> {
+    serde_json::from_str(&read(path)?).map_err(|error| format!("`{path}` is not as expected: {error}"))
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write(path: &Path, content: &str) -> Outcome {
+    fs::write(path, content).map_err(|error| format!("cannot write `{}`: {error}", path.display()))
+}
+
+/// Makes a folder with those above it, unless it is there.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn make_folder(path: &Path) -> Outcome {
+    fs::create_dir_all(path).map_err(|error| format!("cannot make `{}`: {error}", path.display()))
+}
+
+/// Makes a folder that is empty now.
+///
+/// # Errors
+/// When it cannot be cleared or made.
+pub(crate) fn make_empty(path: &Path) -> Outcome {
+    if path.exists() {
+        fs::remove_dir_all(path).map_err(|error| format!("cannot clear `{}`: {error}", path.display()))?;
+    }
+    make_folder(path)
 }
 
 /// Every file under a folder of the workspace whose name ends so, in order.

@@ -11,12 +11,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Asked, Bench, Plan, REST, RIG, committed, keep};
+use super::{Asked, Bench, Plan, REST, RIG, chosen, committed, keep};
 use crate::{
     Outcome,
     program::Program,
     server::{Server, empty_folder},
-    workspace::{items, read, root, text},
+    workspace::{items, json, root, target, text},
 };
 
 /// Calls that no gateway relays: what the server behind takes by itself.
@@ -36,13 +36,12 @@ pub(super) fn run(asked: &Asked, mut plan: Plan) -> Outcome {
         plan.rounds = 1;
     }
     let begun = Instant::now();
-    let listed: Value = serde_json::from_str(&read(&format!("{RIG}/gateways/gateways.json"))?)
-        .map_err(|error| format!("`gateways.json` is no JSON: {error}"))?;
-    let chosen = chosen(&listed, &asked.only)?;
+    let listed: Value = json(&format!("{RIG}/gateways/gateways.json"))?;
+    let chosen = chosen("gateway", items(&listed).collect(), &asked.only)?;
     let bench = Bench::new(asked, plan)?;
     let gateways = Gateways {
         rig: root().join(RIG).join("gateways"),
-        target: crate::workspace::target()?.join("bench/gateways"),
+        target: target()?.join("bench/gateways"),
         bench: &bench,
     };
     Program::new(gateways.rig.join("install"))
@@ -50,11 +49,6 @@ pub(super) fn run(asked: &Asked, mut plan: Plan) -> Outcome {
         .run()?;
     println!("installed in {} s", begun.elapsed().as_secs());
     let mut figures = bench.facts()?;
-    figures["command"] = json!(if asked.quick {
-        "cargo xtask bench --gateways --quick"
-    } else {
-        "cargo xtask bench --gateways"
-    });
     figures["servers"] = json!(chosen);
     let begun = Instant::now();
     figures["runs"] = Value::from(gateways.all(&chosen)?);
@@ -62,17 +56,6 @@ pub(super) fn run(asked: &Asked, mut plan: Plan) -> Outcome {
     let mut all = committed()?;
     all["gateways"] = figures;
     keep(asked, &all)
-}
-
-/// All gateways, or those that are asked for.
-fn chosen<'a>(listed: &'a Value, only: &[String]) -> Result<Vec<&'a Value>, String> {
-    let named = |name: &String| items(listed).any(|gateway| text(&gateway["name"]) == name);
-    if let Some(stranger) = only.iter().find(|name| !named(name)) {
-        return Err(format!("no gateway is named `{stranger}`"));
-    }
-    Ok(items(listed)
-        .filter(|gateway| only.is_empty() || only.iter().any(|name| name == text(&gateway["name"])))
-        .collect())
 }
 
 struct Gateways<'a> {

@@ -457,23 +457,29 @@ fn servers(figures: &Figures<'_>) -> String {
     let mut list = String::from("## The servers\n");
     for server in figures.servers() {
         list.push_str(&format!(
-            "\n- **{}**, {}, {}, keeps tasks in: {}. {}",
+            "\n- **{}**, {}, {}, keeps tasks in: {}. {}{}",
             text(&server["title"]),
             text(&server["version"]),
             text(&server["era"]),
             keeps(server),
             text(&server["notes"]),
+            errors_seen(figures, server),
         ));
-        let why = figures.why(text(&server["name"]));
-        if !why.is_empty() {
-            let why: Vec<String> = why
-                .iter()
-                .map(|why| format!("`{}`", why.replace('`', "'")))
-                .collect();
-            list.push_str(&format!(" Errors seen: {}.", why.join(", ")));
-        }
     }
     list
+}
+
+/// What went wrong with a server, after what is said of it; nothing where nothing did.
+fn errors_seen(figures: &Figures<'_>, server: &Value) -> String {
+    let why = figures.why(text(&server["name"]));
+    let why: Vec<String> = why
+        .iter()
+        .map(|why| format!("`{}`", why.replace('`', "'")))
+        .collect();
+    match why.is_empty() {
+        true => String::new(),
+        false => format!(" Errors seen: {}.", why.join(", ")),
+    }
 }
 
 fn limits() -> String {

@@ -3,19 +3,21 @@
 //! Two have all that the official suite calls: the Python SDK's own, from its source package, and one of ours on rmcp.
 //! A third is plain: it knows nothing of tasks.
 
-use std::{fs, path::Path};
+use std::path::{Path, PathBuf};
 
 use crate::{
     packages,
     program::Program,
     server::Server,
-    workspace::{root, target},
+    workspace::{make_folder, root, target, write},
 };
 
-use super::{RIG, suite::Revision};
+use super::{RIG, scores::pinned, suite::Revision};
 
 /// Where the server is that the Python SDK's makers run the suite on, in the SDK's source package.
 const EVERYTHING: &str = "examples/servers/everything-server";
+/// What the Python servers need, in the rig.
+const PINS: &str = "behind/requirements.txt";
 
 /// The server on the Python SDK.
 ///
@@ -63,8 +65,24 @@ pub(super) fn plain(interpreter: &Path, results: &Path) -> Result<Server, String
 ///
 /// # Errors
 /// When it cannot be installed.
-pub(super) fn interpreter() -> Result<std::path::PathBuf, String> {
-    packages::python(&format!("{RIG}/behind/requirements.txt"), "conformance/behind")
+pub(super) fn interpreter() -> Result<PathBuf, String> {
+    packages::python(&format!("{RIG}/{PINS}"), "conformance/behind")
+}
+
+/// The source package of that SDK.
+///
+/// # Errors
+/// When it cannot be fetched.
+pub(super) fn source() -> Result<PathBuf, String> {
+    packages::python_source("mcp", &sdk_version()?, "conformance/behind-source")
+}
+
+/// The version of the Python SDK.
+///
+/// # Errors
+/// When the pins do not say it.
+pub(super) fn sdk_version() -> Result<String, String> {
+    pinned(PINS, "mcp==")
 }
 
 /// Longhaul in front of a server, which it speaks to in the generation of the suite; `more` is said of that server.
@@ -80,16 +98,12 @@ pub(super) fn gateway(
 ) -> Result<Server, String> {
     let year = revision.name().split('-').next().unwrap_or_default();
     let folder = results.join(format!("gateway-{year}-{}", server.pid()));
-    fs::create_dir_all(&folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    make_folder(&folder)?;
     let toml = format!(
         "[server]\nstrict_headers = true\npage = false\n\n[servers.behind]\nurl = \"{}\"\nprotocol = \"{year}\"\n\
          required = true\n{more}",
         server.url()
     );
-    fs::write(folder.join("longhaul.toml"), toml)
-        .map_err(|error| format!("cannot write a configuration: {error}"))?;
-    let rig = folder
-        .to_str()
-        .ok_or("the target directory has no name in UTF-8")?;
-    Server::start(binary, rig, &folder)
+    write(&folder.join("longhaul.toml"), &toml)?;
+    Server::start(binary, &folder, &folder)
 }

@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, path::Path, time::Instant};
 use crate::workspace::root;
 
 use super::{
-    RIG, Reasons, Verdicts, judged, listed,
+    RIG, Reasons, Verdicts, judged, listed, note,
     suite::{Revision, Suite},
-    tell, wanted,
+    wanted,
 };
 
 /// The SDK's client for the suite, in its source package.
@@ -42,9 +42,7 @@ pub(super) fn run(
             let start = Instant::now();
             let checks = suite.client(revision, &scenario, &command, &env, &results.join("client"))?;
             let verdict = judged(checks.as_deref(), &checks_apart)?;
-            let name = format!("{place}/{scenario}");
-            tell(&name, &verdict, start);
-            verdicts.insert(name, verdict);
+            note(&mut verdicts, &place, &scenario, verdict, start);
         }
     }
     Ok(verdicts)

@@ -10,7 +10,7 @@ use crate::{
     workspace::{items, text},
 };
 
-use super::{RIG, Verdict, Verdicts, tell, wanted};
+use super::{RIG, Verdict, Verdicts, note, wanted};
 
 const CHECKS: [&str; 8] = [
     "handshake",
@@ -49,10 +49,13 @@ pub(super) fn run(place: &str, url: &str, results: &Path, arguments: &[String]) 
     let mut verdicts = Verdicts::new();
     for name in wanted {
         let check = items(&report["checks"]).find(|check| check["name"] == name);
-        let verdict = check.map_or_else(missing, verdict);
-        let name = format!("{place}/{name}");
-        tell(&name, &verdict, start);
-        verdicts.insert(name, verdict);
+        note(
+            &mut verdicts,
+            place,
+            &name,
+            check.map_or_else(missing, verdict),
+            start,
+        );
     }
     Ok(verdicts)
 }

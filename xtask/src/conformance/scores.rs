@@ -3,13 +3,13 @@
 //! A place is a server and a revision, such as `rmcp-2026-07-28`. A whole run is held against the committed scores, so
 //! the page stays true.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
-use crate::workspace::{read, root, text};
+use crate::workspace::{self, json, read, root, text};
 
-use super::{RIG, Reasons, Verdicts, listed, not_applicable};
+use super::{RIG, Reasons, Verdicts, behind::sdk_version, listed, not_applicable, suite::Revision};
 
 const FIGURES: &str = "docs/reference/conformance.json";
 /// The page of the reference.
@@ -74,16 +74,13 @@ pub(super) fn settle(half: Half, verdicts: &Verdicts, write: bool) -> Result<Vec
         .replace("],", "],\n  ")
         .replace('{', "{\n  ")
         .replace('}', "\n}\n");
-    let save = |path: &str, text: &str| {
-        fs::write(root().join(path), text).map_err(|error| format!("cannot write `{path}`: {error}"))
-    };
-    save(FIGURES, &figures)?;
-    save(PAGE, &rendered()?)?;
+    workspace::write(&root().join(FIGURES), &figures)?;
+    workspace::write(&root().join(PAGE), &rendered()?)?;
     Ok(Vec::new())
 }
 
 fn committed() -> Result<Scores, String> {
-    serde_json::from_str(&read(FIGURES)?).map_err(|error| format!("`{FIGURES}` is not as expected: {error}"))
+    json(FIGURES)
 }
 
 fn differences(half: Half, committed: &Scores, scores: &Scores) -> Vec<String> {
@@ -163,7 +160,7 @@ fn behind(page: &mut String, scores: &Scores) -> Result<(), String> {
     for (server, title) in SERVERS {
         let version = match server {
             "rmcp" => pinned("behind/rmcp/Cargo.toml", "rmcp = { version = \"=")?,
-            _ => pinned("behind/requirements.txt", "mcp==")?,
+            _ => sdk_version()?,
         };
         for (what, place) in [
             ("the suite at 2025-11-25", format!("{server}-2025-11-25")),
@@ -204,12 +201,9 @@ fn as_client(page: &mut String, scores: &Scores) {
         "\nLonghaul as the client of the suite's own servers, asked by the Python SDK's client:\n\n\
          | what | passes |\n|---|---|\n",
     );
-    for year in ["2025-11-25", "2026-07-28"] {
-        let _ = writeln!(
-            page,
-            "| the suite at {year} | {} |",
-            score(scores, &format!("client-{year}"))
-        );
+    for year in Revision::ALL.map(Revision::name) {
+        let passes = score(scores, &format!("client-{year}"));
+        let _ = writeln!(page, "| the suite at {year} | {passes} |");
     }
 }
 
@@ -249,7 +243,7 @@ fn suite_version() -> Result<String, String> {
 }
 
 /// The version that follows these words in a file of the rig.
-fn pinned(file: &str, words: &str) -> Result<String, String> {
+pub(super) fn pinned(file: &str, words: &str) -> Result<String, String> {
     let lines = read(&format!("{RIG}/{file}"))?;
     let version = lines.lines().find_map(|line| line.strip_prefix(words));
     let version = version.and_then(|rest| rest.split(['"', ' ']).next());

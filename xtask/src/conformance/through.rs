@@ -5,23 +5,21 @@
 //! tasks extension a plain server stands behind; the half of the suite that judges clients judges Longhaul as the
 //! client of the suite's servers.
 
-use std::{collections::BTreeSet, fs, path::Path, time::Instant};
+use std::{collections::BTreeSet, path::Path, time::Instant};
 
 use crate::{
-    Outcome, packages,
-    server::{Server, binary, empty_folder},
-    workspace::root,
+    Outcome,
+    server::{binary, empty_folder},
+    workspace::{make_folder, read},
 };
 
 use super::{
-    RIG, Reasons, Verdicts, behind, client_half, judged, listed, mcpcheck, official,
+    RIG, Reasons, Verdicts, behind, client_half, judged, listed, mcpcheck, not_applicable, note, official,
     scores::{self, Half},
     suite::{EXTENSION, Revision, Suite},
-    tell, unexpected, wanted,
+    unexpected, wanted,
 };
 
-/// Skipped by the suite itself.
-const SKIPPED: &str = "tasks-status-notifications";
 const RMCP: &str = "rmcp";
 /// The server on rmcp behind a Longhaul that speaks the other generation to it.
 const ACROSS: &str = "across";
@@ -31,7 +29,7 @@ pub(super) fn run(write: bool, arguments: &[String]) -> Outcome {
     let binary = binary()?;
     let results = empty_folder("conformance/through")?;
     let python = behind::interpreter()?;
-    let source = packages::python_source("mcp", "2.3.0", "conformance/behind-source")?;
+    let source = behind::source()?;
     let everything = behind::python(&python, &source, &results)?;
     let rmcp = behind::rmcp(&results)?;
     let (mut direct, mut through) = (Verdicts::new(), Verdicts::new());
@@ -81,24 +79,22 @@ fn judge(
 ) -> Result<Verdicts, String> {
     let place = format!("{server}-{}", revision.name());
     let folder = results.join(format!("{way}-{server}"));
-    fs::create_dir_all(&folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    make_folder(&folder)?;
     println!("-- {way}, {place}");
     let mut names = suite.scenarios(revision)?;
     names.retain(|name| !name.starts_with(EXTENSION));
     let start = Instant::now();
-    let mut verdicts = if arguments.is_empty() {
-        let mut checks = suite.required(revision, url, &folder)?;
-        let verdict = |scenario: String| {
-            let verdict = judged(checks.remove(&scenario).as_deref(), &Reasons::new())?;
-            let name = format!("{place}/{scenario}");
-            tell(&name, &verdict, start);
-            Ok((name, verdict))
-        };
-        names.into_iter().map(verdict).collect::<Result<_, String>>()?
+    let mut verdicts = Verdicts::new();
+    if arguments.is_empty() {
+        let checks = suite.required(revision, url, &folder)?;
+        for scenario in names {
+            let verdict = judged(checks.get(&scenario).map(String::as_str), &Reasons::new())?;
+            note(&mut verdicts, &place, &scenario, verdict, start);
+        }
     } else {
         let wanted = wanted(names, &place, arguments);
-        official(suite, &place, revision, &wanted, url, &folder, &Reasons::new())?
-    };
+        verdicts = official(suite, &place, revision, &wanted, url, &folder, &Reasons::new())?;
+    }
     if revision == Revision::V2026_07_28 {
         let place = format!("{server}-mcpcheck");
         verdicts.extend(mcpcheck::run(&place, url, &folder, arguments)?);
@@ -116,15 +112,19 @@ fn tasks(
 ) -> Result<Verdicts, String> {
     let revision = Revision::V2026_07_28;
     let mut names = suite.scenarios(revision)?;
-    names.retain(|name| name.starts_with(EXTENSION) && name != SKIPPED);
+    let apart = not_applicable()?;
+    let applies = |name: &String| {
+        let mut apart = apart.iter().filter(|(of, _)| *of == revision);
+        !apart.any(|(_, apart)| apart.scenarios.contains_key(name))
+    };
+    names.retain(|name| name.starts_with(EXTENSION) && applies(name));
     let wanted = wanted(names, "plain", arguments);
     if wanted.is_empty() {
         return Ok(Verdicts::new());
     }
     println!("-- through, plain");
-    let settings = fs::read_to_string(root().join(RIG).join("behind/plain.toml"))
-        .map_err(|error| format!("cannot read `plain.toml`: {error}"))?;
-    let server: Server = behind::plain(python, results)?;
+    let settings = read(&format!("{RIG}/behind/plain.toml"))?;
+    let server = behind::plain(python, results)?;
     let gateway = behind::gateway(binary, results, revision, &server, &settings)?;
     let (url, folder) = (gateway.url(), results.join("plain"));
     official(suite, "plain", revision, &wanted, &url, &folder, &Reasons::new())

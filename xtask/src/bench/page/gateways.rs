@@ -4,7 +4,10 @@
 
 use serde_json::Value;
 
-use super::{ABSENT, KIB_PER_MB, aims::Aim, circumstances, count, megabytes, time, with_spread};
+use super::{
+    ABSENT, KIB_PER_MB, aims::Aim, callers_text, circumstances, count, errors_seen, megabytes, time,
+    with_spread,
+};
 use crate::{
     bench::{
         OURS,
@@ -43,7 +46,7 @@ pub(super) fn aims(raw: &Value) -> Vec<Aim> {
             rows.push((
                 format!(
                     "processor time of a relayed call, {}, {}: ≤ {:.0} % of mcp-hangar's",
-                    callers_of(callers),
+                    callers_text(callers),
                     behind(way),
                     SHARE_MAX * 100.0
                 ),
@@ -171,21 +174,12 @@ fn about(figures: &Figures<'_>) -> String {
     let list: Vec<String> = figures
         .servers()
         .map(|server| {
-            let why: Vec<String> = figures
-                .why(text(&server["name"]))
-                .iter()
-                .map(|why| format!("`{}`", why.replace('`', "'")))
-                .collect();
-            let why = if why.is_empty() {
-                String::new()
-            } else {
-                format!(" Errors seen: {}.", why.join(", "))
-            };
             format!(
-                "- **{}**, {}. {}{why}",
+                "- **{}**, {}. {}{}",
                 text(&server["title"]),
                 text(&server["version"]),
-                text(&server["notes"])
+                text(&server["notes"]),
+                errors_seen(figures, server),
             )
         })
         .collect();
@@ -202,10 +196,6 @@ fn memory(figures: &Figures<'_>, server: &str, way: &str, era: &str, field: &str
 
 fn phase(callers: u32) -> String {
     format!("relay@{callers}")
-}
-
-fn callers_of(callers: u32) -> String {
-    super::callers_text(callers)
 }
 
 fn behind(way: &str) -> &'static str {
