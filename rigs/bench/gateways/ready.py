@@ -3,7 +3,7 @@
 
 ContextForge is told of the server at URL first, as its administrator. A gateway relays once its reply to a call of
 `who` is the id of a process of the server behind. Then DATA_DIR/ready is written, with a header a line. `check` uses
-the client.
+the client and finds its ports with this.
 """
 
 import base64
@@ -130,10 +130,14 @@ def wait(gateway, port, data, url):
     sys.exit(f"{gateway} does not relay: {seen}")
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
 def main():
     if sys.argv[1:] == ["free-port"]:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            print(free.getsockname()[1])
+        print(free_port())
     elif len(sys.argv) in (4, 5):
         wait(sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4] if len(sys.argv) == 5 else None)
     else:
