@@ -23,12 +23,11 @@ impl Inner {
 
     /// What this process would take now.
     pub(crate) fn wanted(&self) -> Vec<Wanted> {
-        let running = self.attempts.taken(self.options.waiting_max);
-        let no_place = running.values().sum::<usize>() >= self.options.running_max;
+        let taken = self.taken();
         let wanted = |name: String| {
             let slots = self.tools.slots(&name);
             let most = slots.iter().map(|slots| slots.max).sum::<usize>();
-            let starts = !no_place && slots.iter().any(|slots| is_free(&running, slots));
+            let starts = slots.iter().any(|slots| taken.leaves(slots));
             // An attempt that has begun may not have claimed its task yet, so a page of the free slots alone could
             // be full of such tasks.
             let limit = u32::try_from(most)
@@ -50,21 +49,34 @@ impl Inner {
 
     /// Whether a new start of this tool would find a slot. When it would not, the end of an attempt looks for it.
     pub(crate) fn has_slot(&self, tool: &str) -> bool {
-        let running = self.attempts.taken(self.options.waiting_max);
-        self.tools
-            .slots(tool)
-            .iter()
-            .any(|slots| is_free(&running, slots))
-            && running.values().sum::<usize>() < self.options.running_max
+        let taken = self.taken();
+        self.tools.slots(tool).iter().any(|slots| taken.leaves(slots))
     }
 
     /// Whether a start that counts against these would find one.
     pub(crate) fn is_free(&self, slots: &Slots) -> bool {
-        let running = self.attempts.taken(self.options.waiting_max);
-        is_free(&running, slots) && running.values().sum::<usize>() < self.options.running_max
+        self.taken().leaves(slots)
+    }
+
+    fn taken(&self) -> Taken {
+        let by = self.attempts.taken(self.options.waiting_max);
+        Taken {
+            all: by.values().sum::<usize>() >= self.options.running_max,
+            by,
+        }
     }
 }
 
-fn is_free(running: &BTreeMap<String, usize>, slots: &Slots) -> bool {
-    running.get(&slots.of).copied().unwrap_or(0) < slots.max
+/// What the attempts of this moment take.
+struct Taken {
+    /// By whose slots they are.
+    by: BTreeMap<String, usize>,
+    /// As many run as this process runs at once.
+    all: bool,
+}
+
+impl Taken {
+    fn leaves(&self, slots: &Slots) -> bool {
+        !self.all && self.by.get(&slots.of).copied().unwrap_or(0) < slots.max
+    }
 }
