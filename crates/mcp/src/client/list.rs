@@ -257,12 +257,16 @@ impl Items {
     fn drop_one(&mut self, raw: &Raw, why: Bad) {
         self.dropped_count += 1;
         if self.dropped.len() < DROPPED_MAX {
-            let object = raw.read::<Obj>().ok();
-            let key = object.and_then(|object| object.get::<String>(self.of.key()));
             self.dropped.push(Dropped {
-                key: key.map(|key| clean(&key, 200)),
+                key: shown(raw, self.of.key()),
                 why,
             });
         }
     }
+}
+
+/// What a dropped one has in this member, fit to be shown.
+pub(super) fn shown(raw: &Raw, member: &str) -> Option<String> {
+    let key: String = raw.read::<Obj>().ok()?.get(member)?;
+    Some(clean(&key, 200))
 }

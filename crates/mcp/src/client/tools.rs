@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use thiserror::Error;
 
 pub use super::list::BadPage;
-use super::list::Pages;
+use super::list::{Pages, shown};
 use crate::{
     canon::{self, Digest},
     clean,
@@ -218,12 +218,8 @@ impl Listing {
     fn drop_one(&mut self, raw: &Raw, why: Bad) {
         self.dropped_count += 1;
         if self.dropped.len() < DROPPED_MAX {
-            let name = raw
-                .read::<Obj>()
-                .ok()
-                .and_then(|object| object.get::<String>("name"));
             self.dropped.push(Dropped {
-                name: name.map(|name| clean(&name, 200)),
+                name: shown(raw, "name"),
                 why,
             });
         }
