@@ -363,8 +363,8 @@ fn cannot(error: &dyn std::error::Error) -> String {
     format!("cannot {}", causes(error))
 }
 
-/// An error with its causes.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+/// An error with its causes, each after a colon.
+pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

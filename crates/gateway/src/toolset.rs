@@ -72,12 +72,7 @@ impl Selection {
 }
 
 fn takes(pattern: &str, tool: &Entry) -> bool {
-    let listed = &tool.listing.name;
-    fits(pattern, listed)
-        || tool.server_tool.as_ref().is_some_and(|of_server| {
-            let own = bare(&of_server.server, listed);
-            fits(pattern, &full_name(&of_server.server, own))
-        })
+    fits(pattern, &tool.listing.name) || full_name_of(tool).is_some_and(|full| fits(pattern, &full))
 }
 
 fn excludes(pattern: &str, tool: &Entry) -> bool {

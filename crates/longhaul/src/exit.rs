@@ -5,7 +5,10 @@
 
 use std::fmt;
 
-use longhaul_gateway::admin::{Error, Who};
+use longhaul_gateway::{
+    admin::{Error, Who},
+    command,
+};
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,14 +132,7 @@ impl Failure {
 
     /// The message and its causes, each after a colon.
     pub(crate) fn caused(exit: Exit, reason: &str, error: &dyn std::error::Error) -> Failure {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Failure::new(exit, reason, message)
+        Failure::new(exit, reason, command::causes(error))
     }
 }
 

@@ -24,6 +24,7 @@ use super::{
     super::link::{Heard, Lost, Why},
     LARGE_MAX, SMALL_MAX, TELL_MAX,
 };
+use crate::command;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
@@ -253,18 +254,8 @@ pub(super) fn has_type(response: &Response, wanted: &str) -> bool {
 
 /// What went wrong, without the URL: it may hold a secret.
 pub(super) fn causes(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if !text.is_empty() {
-            text.push_str(": ");
-        }
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    if text.is_empty() {
-        "the connection failed".to_owned()
-    } else {
-        text
+    match error.source() {
+        Some(cause) => command::causes(cause),
+        None => "the connection failed".to_owned(),
     }
 }
