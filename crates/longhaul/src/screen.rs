@@ -3,7 +3,10 @@
 //! Everything that comes from a tool or a client goes through [`line`], [`block`] or [`json`] before it is
 //! printed (S16). Nothing here reads anything.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
 
 use longhaul_gateway::{
     admin::api::{Progress, Server, ServerState, State, Stop, Task, Toolset},
@@ -158,12 +161,14 @@ pub(crate) fn tasks(tasks: &[Task], columns: usize) -> Vec<String> {
     table(HEADING, &rows, columns)
 }
 
+/// A number of things: `1 tool`, `3 tools`.
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
+    let more = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {one}{more}")
+}
+
 /// How much a configuration declares: `3 tools, 1 server`.
 pub(crate) fn declared(config: &Config) -> String {
-    let counted = |count: usize, one: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
-    };
     let tools = counted(config.tools.len(), "tool");
     let mut declared = vec![tools];
     let more = [
@@ -181,10 +186,7 @@ pub(crate) fn declared(config: &Config) -> String {
 /// A toolset in one line.
 pub(crate) fn toolset(toolset: &Toolset) -> String {
     let purpose = toolset.description.as_deref().unwrap_or_default();
-    let tools = match toolset.tools {
-        1 => "1 tool".to_owned(),
-        tools => format!("{tools} tools"),
-    };
+    let tools = counted(toolset.tools, "tool");
     let name = &toolset.name;
     match purpose {
         "" => line(&format!("{name}: {tools} at /mcp/{name}")),

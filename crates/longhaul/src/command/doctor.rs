@@ -292,7 +292,10 @@ async fn behind(state: &State, rows: &mut Vec<Row>) {
         let name = line(&server.name);
         let show = format!("longhaul servers show {name}");
         rows.push(match server.state {
-            ServerState::Ready => row("behind", format!("{name}: ready; {} tools", server.tools)),
+            ServerState::Ready => {
+                let tools = screen::counted(server.tools, "tool");
+                row("behind", format!("{name}: ready; {tools}"))
+            }
             ServerState::Disabled => row("behind", format!("{name}: disabled")),
             ServerState::Starting => odd("behind", format!("{name}: not reached yet"), show),
             ServerState::Degraded => {

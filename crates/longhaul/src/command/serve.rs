@@ -50,7 +50,7 @@ use crate::{
     exit::{Exit, Failure, Outcome},
     flags::{Common, Serve},
     places::{self, State},
-    screen::{line, say, tell},
+    screen::{counted, line, say, tell},
 };
 
 /// After how long without its database a server stops all its work, where others may take it over.
@@ -194,14 +194,12 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         // What is in memory only ends with the process.
         idle_exit: (flags.background && config.store.url != "memory")
             .then(|| Duration::from_millis(config.server.idle_exit.0)),
-        stdio: flags
-            .stdio
-            .then(|| match &flags.toolset {
-                // It was looked for before anything began.
-                Some(toolset) => server.control().stdio.of_toolset(toolset),
-                None => Some(server.control().stdio),
-            })
-            .flatten(),
+        stdio: match (&flags.toolset, flags.stdio) {
+            // It was looked for before anything began.
+            (Some(toolset), _) => server.control().stdio.of_toolset(toolset),
+            (None, true) => Some(server.control().stdio),
+            (None, false) => None,
+        },
     };
     let ended = ending::run(engine, server, life, told).await;
     fleet.close().await;
@@ -443,11 +441,11 @@ fn announce(
         return;
     }
     tell(format!(
-        "longhaul {} serves {tools} {}",
+        "longhaul {} serves {}",
         env!("CARGO_PKG_VERSION"),
-        if tools == 1 { "tool" } else { "tools" }
+        counted(tools, "tool")
     ));
-    if !behind.is_empty() {
+    if !servers.is_empty() {
         tell(format!("  servers {servers}"));
     }
     tell(format!("  mcp     http://{address}/mcp"));

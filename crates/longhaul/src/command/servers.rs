@@ -73,8 +73,10 @@ async fn restart(common: &Common, name: &str) -> Outcome {
             "note: `{file}` was changed after Longhaul read it; a restart of one server keeps its settings: longhaul serve --replace"
         ));
     }
-    if server.state == ServerState::Disabled {
-        return Err(Failure::new(
+    match server.state {
+        ServerState::Ready => Ok(Exit::Done),
+        ServerState::Starting | ServerState::Degraded => Ok(Exit::Failed),
+        ServerState::Disabled => Err(Failure::new(
             Exit::Failed,
             "disabled",
             format!(
@@ -82,12 +84,8 @@ async fn restart(common: &Common, name: &str) -> Outcome {
                 line(name)
             ),
         )
-        .fix("take `disabled` out of the configuration, then longhaul serve --replace"));
+        .fix("take `disabled` out of the configuration, then longhaul serve --replace")),
     }
-    Ok(match server.state {
-        ServerState::Ready => Exit::Done,
-        ServerState::Starting | ServerState::Degraded | ServerState::Disabled => Exit::Failed,
-    })
 }
 
 fn print(common: &Common, server: &Server) -> Outcome {
