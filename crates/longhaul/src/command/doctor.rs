@@ -24,13 +24,18 @@ use crate::{
 /// Runs the command.
 pub(crate) async fn doctor(common: &Common) -> Outcome {
     let mut rows = vec![row("version", env!("CARGO_PKG_VERSION").to_owned()), platform()];
-    let loaded = configuration(common, &mut rows);
-    match State::find(common) {
+    let (state, mut running) = (State::find(common), Vec::new());
+    let health = match &state {
+        Ok(state) => server(state, &mut running).await,
+        Err(_) => None,
+    };
+    let loaded = configuration(common, health.as_ref(), &mut rows);
+    match state {
         Err(failure) => rows.push(broken("state", failure)),
         Ok(state) => {
             rows.push(directory(&state));
             rows.push(store(&state, loaded.as_ref()));
-            let health = server(&state, &mut rows).await;
+            rows.append(&mut running);
             match (&health, &loaded) {
                 (Some(health), _) => {
                     read_by(health, &mut rows);
@@ -60,9 +65,6 @@ pub(crate) async fn doctor(common: &Common) -> Outcome {
     }
     Ok(exit)
 }
-
-/// What to do where there is no configuration.
-const INIT: &str = "longhaul config init";
 
 #[derive(Serialize)]
 struct Row {
@@ -121,24 +123,37 @@ fn platform() -> Row {
     }
 }
 
-fn configuration(common: &Common, rows: &mut Vec<Row>) -> Option<Loaded> {
+/// The configuration of this command, and where it has none, that of the server that runs.
+fn configuration(common: &Common, health: Option<&Health>, rows: &mut Vec<Row>) -> Option<Loaded> {
+    let read = health.and_then(|health| health.config.first());
+    let read = read.map(|file| line(file));
+    let with = |file: &str| format!("longhaul --config {file} doctor");
     match places::load(common, true) {
         Err(failure) => {
+            let failure = match &read {
+                Some(file) if failure.reason == "no_config" => failure.fix(with(file)),
+                Some(_) | None => failure,
+            };
             rows.push(broken("config", failure));
             None
         }
         Ok(loaded) => {
-            match loaded.files.first() {
-                Some(file) => rows.push(row(
+            rows.push(match (loaded.files.first(), &read) {
+                (Some(file), _) => row(
                     "config",
                     format!("{}; {}", file.display(), screen::declared(&loaded.config)),
-                )),
-                None => rows.push(odd(
+                ),
+                (None, Some(file)) => odd(
+                    "config",
+                    format!("none for this command; the running server reads {file}"),
+                    with(file),
+                ),
+                (None, None) => odd(
                     "config",
                     "none; the defaults hold and there are no tools".into(),
-                    INIT,
-                )),
-            }
+                    "longhaul config init",
+                ),
+            });
             for warning in &loaded.warnings {
                 rows.push(Row {
                     check: "config",
@@ -218,19 +233,13 @@ fn read_by(health: &Health, rows: &mut Vec<Row>) {
     let Some(file) = health.config.first() else {
         return;
     };
-    let file = line(file);
-    // What is right for a first start is wrong where a server has a configuration.
-    for row in rows.iter_mut().filter(|row| row.fix.as_deref() == Some(INIT)) {
-        row.found = format!("none for this command; the running server reads {file}");
-        row.fix = Some(format!("longhaul --config {file} doctor"));
-    }
     match changed(health) {
         Some(changed) => rows.push(odd(
             "config",
             format!("{} was changed after the running server read it", line(changed)),
             "longhaul serve --replace",
         )),
-        None => rows.push(row("config", format!("the running server reads {file}"))),
+        None => rows.push(row("config", format!("the running server reads {}", line(file)))),
     }
 }
 
