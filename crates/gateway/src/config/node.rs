@@ -45,6 +45,18 @@ impl Node {
         }
     }
 
+    /// The table that a section must be; another value is reported.
+    pub(super) fn table(&self, section: &str, problems: &mut Problems) -> Option<&Table> {
+        if let Data::Table(table) = &self.data {
+            return Some(table);
+        }
+        problems.add(
+            &self.at,
+            format!("`{section}` must be a table, not {}", self.what()),
+        );
+        None
+    }
+
     /// The value as JSON; `None` for a date.
     pub(super) fn json(&self) -> Option<serde_json::Value> {
         Some(match &self.data {

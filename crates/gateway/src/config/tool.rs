@@ -452,20 +452,14 @@ pub(super) fn read(
     files: &Files<'_>,
     problems: &mut Problems,
 ) -> Option<Tool> {
-    let Data::Table(table) = &node.data else {
-        problems.add(
-            &node.at,
-            format!("`tools.{name}` must be a table, not {}", node.what()),
-        );
-        return None;
-    };
+    let section = format!("tools.{name}");
+    let table = node.table(&section, problems)?;
     if !is_tool_name(name) {
         problems.add(
             at,
             format!("`{name}` cannot name a tool: use 1 to 64 letters, digits, `_`, `-` and `.`"),
         );
     }
-    let section = format!("tools.{name}");
     let mut reader = Reader::new(&section, table.clone(), problems);
     let mut tool = Tool::read(&mut reader);
     reader.finish();

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::{
     Tool,
-    node::{Data, Node},
+    node::Node,
     problem::{At, Problems, suggestion},
     setting::{Reader, section},
     tool::object_schema,
@@ -45,17 +45,11 @@ pub(super) fn schema() -> Json {
 
 /// Reads one toolset's section.
 pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) -> Option<Toolset> {
-    let Data::Table(table) = &node.data else {
-        problems.add(
-            &node.at,
-            format!("`toolsets.{name}` must be a table, not {}", node.what()),
-        );
-        return None;
-    };
+    let section = format!("toolsets.{name}");
+    let table = node.table(&section, problems)?;
     if !is_section_name(name) {
         problems.add(at, format!("`{name}` cannot name a toolset: {SECTION_NAME}"));
     }
-    let section = format!("toolsets.{name}");
     let mut reader = Reader::new(&section, table.clone(), problems);
     let mut toolset = Toolset::read(&mut reader);
     reader.finish();

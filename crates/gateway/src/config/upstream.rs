@@ -280,19 +280,12 @@ pub(super) fn schema() -> Json {
 
 /// Reads and checks one server's section.
 pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) -> Option<Upstream> {
-    let Data::Table(table) = &node.data else {
-        problems.add(
-            &node.at,
-            format!("`servers.{name}` must be a table, not {}", node.what()),
-        );
-        return None;
-    };
+    let section = format!("servers.{name}");
+    let mut table = node.table(&section, problems)?.clone();
     if !is_section_name(name) {
         problems.add(at, format!("`{name}` cannot name a server: {SECTION_NAME}"));
     }
-    let mut table = table.clone();
     let tools = table.remove("tools");
-    let section = format!("servers.{name}");
     let mut reader = Reader::new(&section, table.clone(), problems);
     let mut server = Upstream::read(&mut reader);
     reader.finish();
@@ -310,21 +303,14 @@ pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) ->
 }
 
 fn single_tools(server: &str, node: &Node, problems: &mut Problems) -> BTreeMap<String, UpstreamTool> {
-    let Data::Table(table) = &node.data else {
-        problems.add(
-            &node.at,
-            format!("`servers.{server}.tools` must be a table, not {}", node.what()),
-        );
-        return BTreeMap::new();
-    };
+    let section = format!("servers.{server}.tools");
     let mut tools = BTreeMap::new();
+    let Some(table) = node.table(&section, problems) else {
+        return tools;
+    };
     for (name, (_, node)) in table {
-        let section = format!("servers.{server}.tools.{name}");
-        let Data::Table(table) = &node.data else {
-            problems.add(
-                &node.at,
-                format!("`{section}` must be a table, not {}", node.what()),
-            );
+        let section = format!("{section}.{name}");
+        let Some(table) = node.table(&section, problems) else {
             continue;
         };
         let mut reader = Reader::new(&section, table.clone(), problems);
