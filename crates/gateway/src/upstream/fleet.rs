@@ -101,14 +101,6 @@ impl Fleet {
         &self.members
     }
 
-    /// The settings of the server of this name.
-    pub fn config(&self, name: &str) -> Option<&Upstream> {
-        let mut members = self.members.iter();
-        members
-            .find(|member| member.config.name == name)
-            .map(|member| &*member.config)
-    }
-
     /// The servers that are started, in the order of the configuration.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.members.iter().filter_map(|member| member.server.as_ref())

@@ -6,12 +6,13 @@
 
 mod hearing;
 mod opening;
+mod renewing;
 
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -26,12 +27,12 @@ use tokio::{
 };
 
 use self::opening::Opening;
+pub use self::renewing::RENEW_MIN;
 use super::{
     back_off::BackOff,
     connection::Connection,
     definitions::Versions,
     dial::{Ours, Place, Unopened},
-    http::Credentials,
     link::Lost,
     outcome::{Event, Unsent},
     subscription::Subscriptions,
@@ -43,8 +44,6 @@ use crate::command::causes;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection that was lost sooner than this after it was opened counts as a failure.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
-/// Credentials that were refused are looked up again no sooner than this after the last time.
-pub const RENEW_MIN: Duration = Duration::from_secs(10);
 /// How often a caller looks whether one may be ended for its sake.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for, at most.
@@ -148,7 +147,6 @@ pub(super) struct Pool {
     /// Who hears what the server says to nobody in particular, on the connection of one session.
     hearers: Mutex<HashMap<Key, Vec<mpsc::Sender<Event>>>>,
     subscriptions: Subscriptions,
-    subscribers: AtomicU64,
     /// How many callers wait for a connection because all are in use.
     waiting: AtomicUsize,
     /// When credentials were looked up again.
@@ -165,7 +163,6 @@ struct Slots {
     /// The generation that answered last (B-17).
     kind: Option<Kind>,
     back_off: BackOff,
-    closed: bool,
 }
 
 struct Slot {
@@ -226,7 +223,6 @@ impl Pool {
             said: Mutex::default(),
             hearers: Mutex::default(),
             subscriptions: Subscriptions::default(),
-            subscribers: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             renewed: tokio::sync::Mutex::default(),
         });
@@ -333,7 +329,7 @@ impl Pool {
 
     fn find(self: &Arc<Self>, key: &Key) -> Result<Found, Untaken> {
         let mut slots = self.slots();
-        if slots.closed {
+        if self.is_shut() {
             return Err(Untaken::Closed);
         }
         if let Some(lease) = self.lease(&mut slots, key) {
@@ -452,41 +448,6 @@ impl Pool {
         }
     }
 
-    /// Looks refused credentials up again, not more often than [`RENEW_MIN`], and uses what is found from here on.
-    /// Returns whether those of this connection are others than `refused` now.
-    pub(super) async fn renew(&self, connection: &Connection, refused: &Credentials) -> bool {
-        let Place::LookedUp(look_up) = &self.plan.place else {
-            return false;
-        };
-        let mut last = self.renewed.lock().await;
-        let is_new = || connection.credentials() != *refused;
-        if is_new() || last.is_some_and(|last| last.elapsed() < RENEW_MIN) {
-            return is_new();
-        }
-        *last = Some(Instant::now());
-        match (look_up.find)().await {
-            Ok(Place::Remote(remote)) => {
-                let live: Vec<Connection> = {
-                    let slots = self.slots();
-                    slots.live.values().map(|slot| slot.connection.clone()).collect()
-                };
-                for connection in live.iter().chain([connection]) {
-                    connection.renew(&remote);
-                }
-            }
-            Ok(Place::Program(..) | Place::LookedUp(_)) => {}
-            Err(error) => {
-                let why = causes(&error);
-                tracing::warn!(
-                    server = self.plan.name,
-                    why,
-                    "refused credentials cannot be looked up again"
-                );
-            }
-        }
-        is_new()
-    }
-
     /// It answers.
     pub(super) fn succeeded(&self) {
         self.slots().back_off.succeeded();
@@ -525,14 +486,9 @@ impl Pool {
         &self.subscriptions
     }
 
-    /// Names a subscriber among all of this server.
-    pub(super) fn next_subscriber(&self) -> u64 {
-        self.subscribers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Nothing is opened any more.
+    /// Nothing is opened any more. It is said under the lock of the slots.
     pub(super) fn is_shut(&self) -> bool {
-        self.slots().closed
+        *self.closing.borrow()
     }
 
     pub(super) fn times(&self) -> &Times {
@@ -545,8 +501,7 @@ impl Pool {
 
     /// Begins to end everything; nothing is opened any more.
     pub(super) fn shut(&self) {
-        let mut slots = self.slots();
-        slots.closed = true;
+        let slots = self.slots();
         self.closing.send_replace(true);
         for slot in slots.live.values() {
             slot.connection.shut();
@@ -638,7 +593,7 @@ async fn stop_idle(pool: Weak<Pool>, idle_stop: Duration) {
     let mut look = interval((idle_stop / 4).clamp(Duration::from_millis(10), LOOK));
     loop {
         look.tick().await;
-        let Some(pool) = pool.upgrade().filter(|pool| !pool.slots().closed) else {
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.is_shut()) else {
             return;
         };
         pool.stop_idle();

@@ -272,11 +272,6 @@ impl Server {
         }
     }
 
-    /// Whose connection a caller uses; each call its own where that is the isolation.
-    pub fn key(&self, caller: &Caller) -> Key {
-        self.inner.key(caller)
-    }
-
     /// Whether what serves this caller outlives a call: a process of one call does not.
     pub fn lasts(&self, caller: &Caller) -> bool {
         !matches!(self.inner.key(caller), Key::Call(_))

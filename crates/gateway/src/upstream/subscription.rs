@@ -10,7 +10,10 @@ mod lists;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -88,6 +91,8 @@ pub(crate) fn covers(resource: &str, changed: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Subscriptions {
     standing: Mutex<All>,
+    /// Names a subscriber among all of this server.
+    next: AtomicU64,
 }
 
 /// What stands on each connection.
@@ -308,7 +313,8 @@ impl Subscription {
     }
 
     fn enter(pool: &Arc<Pool>, whose: Whose, uri: &str, due: &Arc<Due>) -> Subscription {
-        let (number, key) = (pool.next_subscriber(), whose());
+        let number = pool.subscriptions().next.fetch_add(1, Ordering::Relaxed);
+        let key = whose();
         let hearer = Hearer {
             due: Arc::clone(due),
             whose,

@@ -107,7 +107,7 @@ impl Pool {
         let is_given_up = {
             let mut slots = self.slots();
             let is_stopped = slots.opening.get(key).is_some_and(Opening::is_stopped);
-            let is_given_up = slots.closed || is_stopped;
+            let is_given_up = self.is_shut() || is_stopped;
             if !is_given_up {
                 slots.opening.remove(key);
                 slots.kind = Some(connection.spoken().era.kind());
