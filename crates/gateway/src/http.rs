@@ -186,11 +186,7 @@ async fn served(shared: Shared, request: HttpRequest) -> Response {
 
 /// One frame, on the edge of its generation.
 async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame, share: Share) -> Response {
-    let headers = Headers::new(
-        http_headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_bytes())),
-    );
+    let headers = read(http_headers);
     let caller = shared.caller();
     let belongs = edge::of(Some(&headers), &frame, None);
     let session = match belongs {
@@ -232,6 +228,12 @@ async fn received(shared: Shared, http_headers: &HeaderMap, frame: Frame, share:
             }
         }
     }
+}
+
+/// The headers as the edges read them.
+fn read(headers: &HeaderMap) -> Headers {
+    let all = headers.iter();
+    Headers::new(all.map(|(name, value)| (name.as_str(), value.as_bytes())))
 }
 
 /// `Idempotency-Key` means what `dev.longhaul/idempotencyKey` in `_meta` means, for callers that set headers more

@@ -6,12 +6,12 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
-use longhaul_mcp::{RequestId, RpcError, edge, edge::Opening, header::Headers, rpc_error};
+use longhaul_mcp::{RequestId, RpcError, edge, edge::Opening, rpc_error};
 
 use super::{
     Shared, accepts_stream,
     event_id::{self, EventIds},
-    json,
+    json, read,
     sse::{self, Begins},
     text,
 };
@@ -33,10 +33,7 @@ pub(super) async fn find(
         return Err(Box::new(missing(id)));
     };
     //
-    let all = headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_bytes()));
-    if let Err(rule) = edge::check_version_header(&Headers::new(all)) {
+    if let Err(rule) = edge::check_version_header(&read(headers)) {
         return Err(Box::new(json(400, edge::error(&rule.error(), id))));
     }
     let found = match named.to_str() {
