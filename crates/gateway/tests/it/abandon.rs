@@ -2,7 +2,7 @@
 
 use longhaul_core::Span;
 use longhaul_gateway::{
-    admin::{Backend as _, Entrance, Peer, api},
+    admin::{Backend as _, api},
     dispatch::{HoldLimits, Left, Settings},
 };
 use longhaul_mcp::request::Takes;
@@ -11,7 +11,7 @@ use longhaul_store::RecordKind;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Client, World,
+    Client, ME, World,
     site::{Saying, Site, patient, result, said},
 };
 
@@ -167,11 +167,7 @@ async fn a_cut_stream_leaves_its_call_to_the_next_equal_one() {
         for tasks in [1, 2] {
             let answer = world.rpc(&client, "tools/call", call.clone()).await;
             assert_eq!(said(answer.result()), "waited");
-            let peer = Peer {
-                uid: 0,
-                entrance: Entrance::Socket,
-            };
-            let Ok(listed) = world.dispatch.list(peer, api::Filter::default()).await else {
+            let Ok(listed) = world.dispatch.list(ME, api::Filter::default()).await else {
                 panic!("no list");
             };
             assert_eq!(listed.tasks.len(), tasks, "{accept}");

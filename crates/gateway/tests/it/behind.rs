@@ -8,7 +8,7 @@ mod tasks;
 use std::time::Duration;
 
 use longhaul_gateway::{
-    admin::{Backend as _, Entrance, Peer},
+    admin::Backend as _,
     dispatch::Settings,
     upstream::{Definitions, server::State},
 };
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     session_client::{SessionClient, initialize},
-    support::{Client, FIXTURE, World, site::said},
+    support::{Client, FIXTURE, ME, World, site::said},
 };
 
 /// One server that is the fixture, of one generation. Options of the fixture stand behind that: `2025 --odd`.
@@ -448,11 +448,7 @@ async fn an_odd_name_is_listed_by_the_nearest_and_called_as_it_is() {
         assert_eq!(said(called.result()), own);
     }
     let listed = world.rpc(&Client::with_tasks(), "tools/list", json!({})).await;
-    let peer = Peer {
-        uid: 0,
-        entrance: Entrance::Socket,
-    };
-    let shown = world.dispatch.servers(peer).await.expect("they are shown");
+    let shown = world.dispatch.servers(ME).await.expect("they are shown");
     let shown = &shown.servers[0];
     let tools = listed.result()["tools"].as_array().expect("tools").iter();
     let of_server = tools.filter(|tool| tool["name"] != "longhaul_wait");

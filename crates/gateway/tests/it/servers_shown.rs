@@ -5,23 +5,18 @@ use std::time::Duration;
 
 use longhaul_engine::clock;
 use longhaul_gateway::{
-    admin::{Backend as _, Entrance, Peer, api},
+    admin::{Backend as _, api},
     dispatch::Settings,
 };
 use serde_json::json;
 
 use crate::{
     behind::{fixture, world},
-    support::{Client, World},
+    support::{Client, ME, World},
 };
 
 /// The longest that anything is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-const ME: Peer = Peer {
-    uid: 0,
-    entrance: Entrance::Socket,
-};
 
 async fn shown(world: &World) -> api::Server {
     let listed = world.dispatch.servers(ME).await.expect("they are shown");

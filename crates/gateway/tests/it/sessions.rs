@@ -1,11 +1,11 @@
 //! Clients of 2025-11-25 over HTTP: sessions, tasks, their streams and their questions.
 
-use longhaul_gateway::admin::{Backend as _, Entrance, Peer, api::Filter};
+use longhaul_gateway::admin::{Backend as _, api::Filter};
 use serde_json::{Value, json};
 
 use crate::{
     session_client::{SessionClient, frame, initialize, post, send},
-    support::{Client, World},
+    support::{Client, ME, World},
 };
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -379,11 +379,7 @@ async fn an_unknown_task_is_the_same_error_everywhere() {
 
 /// How many calls were born.
 async fn born(world: &World) -> usize {
-    let peer = Peer {
-        uid: 0,
-        entrance: Entrance::Socket,
-    };
-    let all = world.dispatch.list(peer, Filter::default()).await;
+    let all = world.dispatch.list(ME, Filter::default()).await;
     all.expect("a list").tasks.len()
 }
 

@@ -17,6 +17,7 @@ use longhaul_engine::{
     tool::{Call, Context, Finish, Running, Settled, Tool as Work},
 };
 use longhaul_gateway::{
+    admin::{Entrance, Peer},
     catalog::{Arguments, Catalog, Entry, Holding},
     dispatch::{Dispatch, Settings},
     http::{self, Allowed, Limits},
@@ -49,6 +50,11 @@ pub(crate) const ADDRESS: &str = "127.0.0.1:7410";
 /// The program of a server behind the gateway; python3 runs it.
 pub(crate) const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The person who runs it, at the socket.
+pub(crate) const ME: Peer = Peer {
+    uid: 0,
+    entrance: Entrance::Socket,
+};
 /// The longest that the servers behind a gateway take to begin.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 

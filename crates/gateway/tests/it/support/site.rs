@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use longhaul_core::Span;
 use longhaul_engine::{Engine, clock, tool::Finish};
 use longhaul_gateway::{
-    admin::{Backend as _, Entrance, Peer, api},
+    admin::{Backend as _, api},
     catalog::{Catalog, Entry, Holding},
     config::{Hold, OnAbandon, ShowSchema},
     dispatch::{Dispatch, Handled, Held, HoldLimits, Settings, Step},
@@ -30,7 +30,7 @@ use longhaul_store::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{PATIENCE, asked, choose_fault, entry, options, returned, script, text};
+use super::{ME, PATIENCE, asked, choose_fault, entry, options, returned, script, text};
 
 /// A database, and what happened in the tools.
 pub(crate) struct Site {
@@ -333,16 +333,12 @@ impl Server {
 
     /// Answers a task's one question, as a person at the terminal would.
     pub(crate) async fn answer(&self, name: &str, content: Value) {
-        let peer = Peer {
-            entrance: Entrance::Socket,
-            uid: 0,
-        };
         let answer = api::Answer {
             question: None,
             action: api::Action::Accept,
             content: serde_json::value::to_raw_value(&content).ok(),
         };
-        let answered = self.dispatch.answer(peer, name.to_owned(), answer).await;
+        let answered = self.dispatch.answer(ME, name.to_owned(), answer).await;
         assert!(answered.is_ok(), "the answer was not taken");
     }
 
