@@ -26,7 +26,7 @@ use tokio::process::Child;
 
 use self::{
     client::{Client, Speaks},
-    edits::Met,
+    edits::{Era, Met, Of},
     json::Node,
     session::Session,
 };
@@ -152,6 +152,54 @@ impl Found {
         }
     }
 
+    /// The request of this method among what arrived at a server of this generation.
+    fn compare_request(&mut self, name: &str, method: &str, sent: &Node, arrived: &[Node], era: Era) {
+        let is_it = |frame: &&Node| frame.text_at(&["method"]).as_deref() == Some(method);
+        let Some(frame) = arrived.iter().find(is_it) else {
+            self.wrong(format!("{name}: it did not arrive at the server"));
+            return;
+        };
+        let expected = edits::request(sent, method == "tools/call", era, &mut self.met);
+        let arrived = frame.get("params").cloned().unwrap_or_else(Node::object);
+        let arrived = edits::without_ours(arrived, &expected, era, &mut self.met);
+        self.requests += 1;
+        self.compare(name, &expected, &arrived);
+    }
+
+    /// The result in a response.
+    fn compare_result(&mut self, name: &str, sent: &Node, of: Of, response: &Node, speaks: Speaks) {
+        let knows_structure = speaks.version() >= "2025-06-18";
+        let expected = edits::result(sent, of, speaks.era(), knows_structure, &mut self.met);
+        self.replies += 1;
+        match response.get("result") {
+            Some(arrived) => {
+                let arrived = match of {
+                    Of::Tool { .. } => arrived.clone(),
+                    Of::Other => edits::without_freshness(arrived.clone(), sent, &mut self.met),
+                };
+                self.compare(name, &expected, &arrived);
+            }
+            None => self.wrong(format!("{name}: no result: {response}")),
+        }
+    }
+
+    /// The error in a response.
+    fn compare_error(&mut self, name: &str, sent: &Node, response: &Node, speaks: Speaks) {
+        let expected = edits::error(sent, speaks.era(), &mut self.met);
+        self.replies += 1;
+        match response.get("error") {
+            Some(arrived) => self.compare(name, &expected, arrived),
+            None => self.wrong(format!("{name}: no error: {response}")),
+        }
+    }
+
+    /// The definition of a tool, as it must be listed.
+    fn definition(&mut self, sent: &Node, speaks: Speaks) -> Node {
+        // D-44: a session may call without a task, and so may be told that the work goes on.
+        let shows_output = speaks == Speaks::Stateless { tasks: true };
+        edits::definition(sent, speaks.era(), speaks.version(), shows_output, &mut self.met)
+    }
+
     fn wrong(&mut self, what: String) {
         self.differences.push(what);
     }
@@ -236,15 +284,8 @@ async fn what_real_servers_said_arrives_as_it_was_sent() {
         ((name, carrier), replayed(&file, carrier).await)
     });
     let rows: BTreeMap<(String, Carrier), Found> = runs.buffer_unordered(AT_ONCE).collect().await;
-    let differences: Vec<&String> = rows.values().flat_map(|found| &found.differences).collect();
-    if !differences.is_empty() {
-        let all: Vec<&str> = differences.iter().map(|text| text.as_str()).collect();
-        panic!(
-            "{} differences:\n{}",
-            all.len(),
-            all[..all.len().min(SHOWN_MAX)].join("\n")
-        );
-    }
+    let differences = rows.values().flat_map(|found| &found.differences);
+    all_equal(&differences.cloned().collect::<Vec<_>>());
     let page = page(&rows);
     if env::var("LONGHAUL_BLESS").as_deref() == Ok("1") {
         fs::write(PAGE, &page).expect("the page can be written");
@@ -253,6 +294,16 @@ async fn what_real_servers_said_arrives_as_it_was_sent() {
     assert!(
         committed == page,
         "docs/reference/lossless.md is stale: run `cargo xtask docs --write`"
+    );
+}
+
+fn all_equal(differences: &[String]) {
+    let shown = differences.len().min(SHOWN_MAX);
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences[..shown].join("\n")
     );
 }
 

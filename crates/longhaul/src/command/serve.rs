@@ -11,7 +11,7 @@ use std::{
     fs,
     io::{self, IsTerminal},
     os::unix::fs::{DirBuilderExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -28,6 +28,7 @@ use longhaul_gateway::{
     config::{Config, Loaded},
     dispatch,
     local::socket::{self, Claim},
+    sealed_id::Keys,
     server::{self, Listen, Server, Setup},
     upstream::{
         self,
@@ -135,22 +136,11 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     let runner = this_process()?;
     let host = Arc::new(host(&config, &state, &runner)?);
     let catalog = Arc::new(catalog(&config, &host)?);
-    let references = keys.clone();
     let spools = state.dir.join(SPOOLS);
     let spool = spools.join(runner.id.to_string());
-    let mut options = Options::new(
-        runner,
-        Arc::new(move |task| references.reference(task)),
-        Arc::new(move |dead, tasks| sweep(&spools, dead, tasks)),
-    );
-    let shared = !matches!(config.store.url.as_str(), "memory" | "sqlite");
-    // Where runners are on several machines, death is told by a clock.
-    options.fence_after = shared.then_some(FENCE_AFTER);
+    let options = options(runner, keys.clone(), spools, &config);
     let engine = Engine::new(store, options, Arc::clone(&catalog) as _);
-    engine
-        .start()
-        .await
-        .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?;
+    engine.start().await.map_err(|error| unstored(&error))?;
     let (fleet, changed) = open_fleet(&engine, &config, &host, &catalog).await?;
     // Until somebody listens for it, the order to stop ends the process at once; from then on it must be heard.
     let mut told = None;
@@ -189,18 +179,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     };
     drop(starting);
     announce(&server, &state, &config, &catalog, &flags, as_json);
-    let life = Life {
-        drain: Duration::from_millis(config.server.drain.0),
-        // What is in memory only ends with the process.
-        idle_exit: (flags.background && config.store.url != "memory")
-            .then(|| Duration::from_millis(config.server.idle_exit.0)),
-        stdio: match (&flags.toolset, flags.stdio) {
-            // It was looked for before anything began.
-            (Some(toolset), _) => server.control().stdio.of_toolset(toolset),
-            (None, true) => Some(server.control().stdio),
-            (None, false) => None,
-        },
-    };
+    let life = life(&flags, &config, &server);
     let ended = ending::run(engine, server, life, told).await;
     fleet.close().await;
     if ended.is_ok() {
@@ -223,6 +202,34 @@ fn this_process() -> Result<Runner, Failure> {
     })
 }
 
+/// How the engine runs work here.
+fn options(runner: Runner, references: Keys, spools: PathBuf, config: &Config) -> Options {
+    let mut options = Options::new(
+        runner,
+        Arc::new(move |task| references.reference(task)),
+        Arc::new(move |dead, tasks| sweep(&spools, dead, tasks)),
+    );
+    let shared = !matches!(config.store.url.as_str(), "memory" | "sqlite");
+    // Where runners are on several machines, death is told by a clock.
+    options.fence_after = shared.then_some(FENCE_AFTER);
+    options
+}
+
+fn life(flags: &Serve, config: &Config, server: &Server) -> Life {
+    Life {
+        drain: Duration::from_millis(config.server.drain.0),
+        // What is in memory only ends with the process.
+        idle_exit: (flags.background && config.store.url != "memory")
+            .then(|| Duration::from_millis(config.server.idle_exit.0)),
+        stdio: match (&flags.toolset, flags.stdio) {
+            // It was looked for before anything began.
+            (Some(toolset), _) => server.control().stdio.of_toolset(toolset),
+            (None, true) => Some(server.control().stdio),
+            (None, false) => None,
+        },
+    }
+}
+
 /// The servers behind this one, with what is known of them from the last run.
 async fn open_fleet(
     engine: &Engine,
@@ -234,7 +241,7 @@ async fn open_fleet(
         true => BTreeMap::new(),
         false => dispatch::known(engine.store())
             .await
-            .map_err(|error| Failure::caused(Exit::Fault, "store", &error).fix("longhaul doctor"))?,
+            .map_err(|error| unstored(&error))?,
     };
     Ok(Fleet::open(&fleet::Setup {
         config,
@@ -481,6 +488,11 @@ async fn taken(error: server::BindError, socket: &Path) -> Failure {
         .fix("longhaul serve --replace takes its place and finishes what it runs");
     }
     unbound(error)
+}
+
+/// The store does not do what it must before anything is served.
+fn unstored(error: &dyn std::error::Error) -> Failure {
+    Failure::caused(Exit::Fault, "store", error).fix("longhaul doctor")
 }
 
 fn unbound(error: server::BindError) -> Failure {

@@ -336,21 +336,12 @@ impl Walk<'_> {
             self.found.wrong(format!("{name}: {response}"));
         }
         let arrived = log.arrived();
-        let is_it = |frame: &&Node| frame.text_at(&["method"]).as_deref() == Some(method);
-        let Some(frame) = arrived.iter().find(is_it) else {
-            self.found
-                .wrong(format!("{name}: it did not arrive at the server"));
-            return;
-        };
         let mut sent = Node::parse(&sent);
         if self.client.speaks.era() == Era::Sessions {
             edits::without_null_arguments(&mut sent, &mut self.found.met);
         }
-        let expected = edits::request(&sent, method == "tools/call", self.server, &mut self.found.met);
-        let arrived = frame.get("params").cloned().unwrap_or_else(Node::object);
-        let arrived = edits::without_ours(arrived, &expected, self.server, &mut self.found.met);
-        self.found.requests += 1;
-        self.found.compare(name, &expected, &arrived);
+        self.found
+            .compare_request(name, method, &sent, &arrived, self.server);
     }
 
     /// From the server to the client.
@@ -361,8 +352,6 @@ impl Walk<'_> {
         let params = params.strip_suffix('}').expect("an object");
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}{meta}}}}}"#);
         let frames = self.client.send(&text).await;
-        let is_call = method == "tools/call";
-        let era = self.client.speaks.era();
         if matches!(case.way.as_str(), "log" | "progress") {
             self.told(name, case, &frames);
             return;
@@ -372,29 +361,16 @@ impl Walk<'_> {
             return;
         }
         let sent = case.passing();
-        self.found.replies += 1;
-        let (member, expected) = match case.way.as_str() {
-            "error" => ("error", edits::error(&sent, era, &mut self.found.met)),
-            _ => {
-                let of = match is_call {
-                    true => Of::Tool { is_in_task: false },
-                    false => Of::Other,
-                };
-                ("result", edits::result(&sent, of, era, true, &mut self.found.met))
-            }
-        };
-        match frames.response().get(member) {
-            Some(arrived) => {
-                let arrived = match is_call {
-                    true => arrived.clone(),
-                    false => edits::without_freshness(arrived.clone(), &sent, &mut self.found.met),
-                };
-                self.found.compare(name, &expected, &arrived);
-            }
-            None => self
-                .found
-                .wrong(format!("{name}: no {member}: {}", frames.response())),
+        let (response, speaks) = (frames.response(), self.client.speaks);
+        if case.way == "error" {
+            self.found.compare_error(name, &sent, response, speaks);
+            return;
         }
+        let of = match method {
+            "tools/call" => Of::Tool { is_in_task: false },
+            _ => Of::Other,
+        };
+        self.found.compare_result(name, &sent, of, response, speaks);
     }
 
     fn told(&mut self, name: &str, case: &Case, frames: &Frames) {
@@ -472,15 +448,8 @@ impl Walk<'_> {
                 .filter(|case| case.way == way && case.then != Then::LeftOut)
             {
                 let sent = case.passing();
-                let shows_output = speaks == Speaks::Stateless { tasks: true };
                 let expected = match way {
-                    "tool" => edits::definition(
-                        &sent,
-                        speaks.era(),
-                        speaks.version(),
-                        shows_output,
-                        &mut self.found.met,
-                    ),
+                    "tool" => self.found.definition(&sent, speaks),
                     _ => sent,
                 };
                 self.found.definitions += 1;
@@ -564,11 +533,5 @@ async fn a_hostile_message_passes_as_it_is_or_is_refused_and_nothing_else_is_los
             differences.extend(found.differences);
         }
     }
-    let shown = differences.len().min(super::SHOWN_MAX);
-    assert!(
-        differences.is_empty(),
-        "{} differences:\n{}",
-        differences.len(),
-        differences[..shown].join("\n")
-    );
+    super::all_equal(&differences);
 }

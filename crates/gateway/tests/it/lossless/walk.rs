@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{
     Carrier, Found, Log,
-    client::{Client, Frames, Speaks},
+    client::{Client, Frames},
     edits::{self, Era, Of},
     frame, is_ours,
     json::Node,
@@ -87,16 +87,7 @@ impl Walk<'_> {
             ));
         }
         for (sent, arrived) in sent.iter().zip(relayed) {
-            let speaks = self.client.speaks;
-            // D-44: a session may call without a task, and so may be told that the work goes on.
-            let shows_output = speaks == Speaks::Stateless { tasks: true };
-            let expected = edits::definition(
-                sent,
-                speaks.era(),
-                speaks.version(),
-                shows_output,
-                &mut self.found.met,
-            );
+            let expected = self.found.definition(sent, self.client.speaks);
             self.found.definitions += 1;
             let name = format!("{}: the definition of a tool", self.name);
             self.found.compare(&name, &expected, arrived);
@@ -115,25 +106,18 @@ impl Walk<'_> {
             return;
         };
         let listed = self.request(method, None, None).await;
-        let response = listed.response();
-        let Some(result) = response.get("result") else {
-            self.found.wrong(format!("{}: {method}: {response}", self.name));
-            return;
-        };
         let mut page = Node::object();
         page.set(member, Node::List(sent.clone()));
-        let of = Of::Other;
-        let expected = edits::result(&page, of, self.client.speaks.era(), true, &mut self.found.met);
         if first.get("result").is_some_and(|first| first.names().len() > 1) {
             self.found
                 .met
                 .insert("a list is one page: what stood about the items goes");
         }
-        self.found.replies += 1;
         self.found.definitions += sent.len();
         let name = format!("{}: {method}", self.name);
-        let result = edits::without_freshness(result.clone(), &page, &mut self.found.met);
-        self.found.compare(&name, &expected, &result);
+        let speaks = self.client.speaks;
+        self.found
+            .compare_result(&name, &page, Of::Other, listed.response(), speaks);
     }
 
     /// Whether Longhaul answers this itself, as there is no such thing.
@@ -214,40 +198,22 @@ impl Walk<'_> {
             true => self.of_task(frames.response(), &answers, has_members).await,
             false => frames.response().clone(),
         };
-        self.compare_request(&name, exchange, &params, &log.arrived());
+        let of_request = format!("{name}: the request");
+        let (method, era) = (&exchange.method, self.session.era);
+        self.found
+            .compare_request(&of_request, method, &params, &log.arrived(), era);
         self.compare_reply(&name, exchange, reply, &outcome);
         if !is_task && let Some(token) = token {
             self.compare_notices(&name, exchange, &frames, &token);
         }
     }
 
-    fn compare_request(&mut self, name: &str, exchange: &Exchange, sent: &Node, arrived: &[Node]) {
-        let is_it = |frame: &&Node| frame.text_at(&["method"]).as_ref() == Some(&exchange.method);
-        let Some(frame) = arrived.iter().find(is_it) else {
-            self.found
-                .wrong(format!("{name}: it did not arrive at the server"));
-            return;
-        };
-        let era = self.session.era;
-        let is_call = exchange.method == "tools/call";
-        let expected = edits::request(sent, is_call, era, &mut self.found.met);
-        let arrived = frame.get("params").cloned().unwrap_or_else(Node::object);
-        let arrived = edits::without_ours(arrived, &expected, era, &mut self.found.met);
-        self.found.requests += 1;
-        self.found
-            .compare(&format!("{name}: the request"), &expected, &arrived);
-    }
-
     fn compare_reply(&mut self, name: &str, exchange: &Exchange, sent: Option<&Node>, arrived: &Node) {
         let Some(sent) = sent else { return };
         let speaks = self.client.speaks;
-        self.found.replies += 1;
         if let Some(error) = sent.get("error") {
-            let expected = edits::error(error, speaks.era(), &mut self.found.met);
-            let nothing = Node::object();
-            let arrived = arrived.get("error").unwrap_or(&nothing);
             self.found
-                .compare(&format!("{name}: the error"), &expected, arrived);
+                .compare_error(&format!("{name}: the error"), error, arrived, speaks);
             return;
         }
         let of = match exchange.method.as_str() {
@@ -256,20 +222,9 @@ impl Walk<'_> {
             },
             _ => Of::Other,
         };
-        let knows_structure = speaks.version() >= "2025-06-18";
         let sent = sent.get("result").expect("a result");
-        let expected = edits::result(sent, of, speaks.era(), knows_structure, &mut self.found.met);
-        match arrived.get("result") {
-            Some(result) => {
-                let result = match of {
-                    Of::Tool { .. } => result.clone(),
-                    Of::Other => edits::without_freshness(result.clone(), sent, &mut self.found.met),
-                };
-                self.found
-                    .compare(&format!("{name}: the result"), &expected, &result);
-            }
-            None => self.found.wrong(format!("{name}: no result: {arrived}")),
-        }
+        self.found
+            .compare_result(&format!("{name}: the result"), sent, of, arrived, speaks);
     }
 
     fn compare_notices(&mut self, name: &str, exchange: &Exchange, frames: &Frames, token: &Node) {
