@@ -24,7 +24,7 @@ use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use longhaul_core::{
     Span,
     event::Ask,
-    task::{OnCrash, OnSilence, Rules},
+    task::{OnCrash, Rules},
 };
 use longhaul_engine::{
     process::{self, Ended, Fact, Facts, Input, Lines, Orders, Reason, Shim, Spec},
@@ -155,11 +155,7 @@ pub fn rules(tool: &config::Tool, tasks: &Tasks) -> Rules {
             config::OnCrash::Fail => OnCrash::Fail,
             config::OnCrash::Rerun { starts_max, backoff } => OnCrash::Rerun { starts_max, backoff },
         },
-        on_silence: match tool.on_silence {
-            config::OnSilence::Decline => OnSilence::Decline,
-            config::OnSilence::Cancel => OnSilence::Dismiss,
-            config::OnSilence::Fail => OnSilence::Fail,
-        },
+        on_silence: tool.on_silence.rule(),
         fail_when_nobody_can_answer: match tool.on_nobody {
             config::OnNobody::Tool => false,
             config::OnNobody::Fail => true,

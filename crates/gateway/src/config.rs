@@ -52,7 +52,7 @@ pub use tool::{
 pub use toolset::Toolset;
 pub(crate) use upstream::address;
 pub use upstream::{
-    Adoption, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words, is_section_name,
+    Adoption, Askable, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words, is_section_name,
 };
 pub(crate) use variables::replaced as with_variables;
 

@@ -147,6 +147,11 @@ pub fn capabilities(answers: Answers) -> Obj {
     capabilities
 }
 
+/// What a server that was told these capabilities may ask: the other way of [`capabilities`].
+pub fn answers(capabilities: &Obj) -> Answers {
+    meta::answers(capabilities)
+}
+
 /// The notification that a request's reply is no longer waited for (A-32, B-34). Over HTTP a stateless request is
 /// cancelled by closing its stream, and `initialize` never is.
 pub fn cancelled(request: &RequestId, reason: &str, era: Era) -> Sent {

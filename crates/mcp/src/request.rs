@@ -158,6 +158,13 @@ pub struct Answers {
 }
 
 impl Answers {
+    /// What a person can answer wherever a page can be shown: forms and links.
+    pub const PERSONAL: Answers = Answers {
+        form: true,
+        url: true,
+        sampling: false,
+        roots: false,
+    };
     /// Everything.
     pub const ALL: Answers = Answers {
         form: true,
@@ -165,6 +172,28 @@ impl Answers {
         sampling: true,
         roots: true,
     };
+
+    /// What is in both.
+    #[must_use]
+    pub fn within(self, other: Answers) -> Answers {
+        Answers {
+            form: self.form && other.form,
+            url: self.url && other.url,
+            sampling: self.sampling && other.sampling,
+            roots: self.roots && other.roots,
+        }
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub fn or(self, other: Answers) -> Answers {
+        Answers {
+            form: self.form || other.form,
+            url: self.url || other.url,
+            sampling: self.sampling || other.sampling,
+            roots: self.roots || other.roots,
+        }
+    }
 
     /// What is here and not there.
     #[must_use]

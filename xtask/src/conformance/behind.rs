@@ -85,7 +85,8 @@ pub(super) fn sdk_version() -> Result<String, String> {
     pinned(PINS, "mcp==")
 }
 
-/// Longhaul in front of a server, which it speaks to in the generation of the suite; `more` is said of that server.
+/// Longhaul in front of a server, which it speaks to in the generation of the suite, and which may ask whatever the
+/// suite can answer; `more` is said of that server.
 ///
 /// # Errors
 /// When it does not start.
@@ -101,7 +102,7 @@ pub(super) fn gateway(
     make_folder(&folder)?;
     let toml = format!(
         "[server]\nstrict_headers = true\npage = false\n\n[servers.behind]\nurl = \"{}\"\nprotocol = \"{year}\"\n\
-         required = true\n{more}",
+         required = true\nquestions = [\"form\", \"url\", \"sampling\", \"roots\"]\n{more}",
         server.url()
     );
     write(&folder.join("longhaul.toml"), &toml)?;

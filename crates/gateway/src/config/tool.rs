@@ -6,7 +6,7 @@ mod check;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use longhaul_core::Span;
+use longhaul_core::{Span, task};
 use serde_json::Value as Json;
 
 use super::{
@@ -75,6 +75,17 @@ choice! {
         Fail = "fail",
     }
     kind "one of `decline`, `cancel`, `fail`"
+}
+
+impl OnSilence {
+    /// As the core has it.
+    pub(crate) fn rule(self) -> task::OnSilence {
+        match self {
+            OnSilence::Decline => task::OnSilence::Decline,
+            OnSilence::Cancel => task::OnSilence::Dismiss,
+            OnSilence::Fail => task::OnSilence::Fail,
+        }
+    }
 }
 
 choice! {

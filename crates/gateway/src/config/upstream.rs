@@ -10,6 +10,7 @@ use std::{
 };
 
 use longhaul_core::Span;
+use longhaul_mcp::request::Answers;
 use serde_json::Value as Json;
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
     node::{Data, Node, Table},
     problem::{At, Problems},
     setting::{Reader, Value, beside, choice, section},
-    tool::{OnCrash, TaskUse, object_schema},
+    tool::{OnCrash, OnMisfit, OnNobody, OnSilence, TaskUse, object_schema},
 };
 
 choice! {
@@ -74,6 +75,21 @@ choice! {
         Never = "never",
     }
     kind "one of `auto`, `always`, `never`"
+}
+
+choice! {
+    /// What a server may ask.
+    Askable {
+        /// Forms to fill in.
+        Form = "form",
+        /// Links to open.
+        Url = "url",
+        /// Completions by the client's model.
+        Sampling = "sampling",
+        /// Workspace folders.
+        Roots = "roots",
+    }
+    kind "one of `form`, `url`, `sampling`, `roots`"
 }
 
 impl Prefix {
@@ -169,8 +185,35 @@ section! {
         /// What happens to a call when this program, or the server behind it, dies meanwhile: `fail`, or `rerun`, which
         /// is for tools that may be called twice.
         on_crash: OnCrash = "fail", since "0.1.0";
+        /// What the server may ask whoever calls it: any of `form`, `url` (a link to open), `sampling` (a completion by
+        /// the client's model) and `roots` (the client's workspace folders). It is told of nothing else.
+        questions: Vec<Askable> = "form, url, roots", since "0.1.0";
+        /// Folders that the server is told are its caller's workspace, in place of what the client says.
+        roots: Vec<PathBuf> = "", since "0.1.0";
+        /// What a question that is not answered in time turns into.
+        on_silence: OnSilence = "decline", since "0.1.0";
+        /// What becomes of a question whose answer does not fit, where the client cannot be told so: the clients of
+        /// 2025-11-25.
+        on_misfit: OnMisfit = "decline", since "0.1.0";
+        /// What a question that nobody can answer turns into: the server is told (`tool`), or the task fails.
+        on_nobody: OnNobody = "tool", since "0.1.0";
+        /// How long a question stays open; without it, `tasks.input_timeout`.
+        question_deadline: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
         /// How long its tasks are kept; without it, `tasks.ttl`.
         ttl: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
+    }
+}
+
+impl Upstream {
+    /// The most that the server may ask of anybody.
+    pub fn may_ask(&self) -> Answers {
+        let may = |what| self.questions.contains(&what);
+        Answers {
+            form: may(Askable::Form),
+            url: may(Askable::Url),
+            sampling: may(Askable::Sampling),
+            roots: may(Askable::Roots),
+        }
     }
 }
 
@@ -201,6 +244,14 @@ section! {
         show_output_schema: Option<ShowSchema> = "", since "0.1.0";
         /// What happens to a call when this program, or the server behind it, dies meanwhile.
         on_crash: Option<OnCrash> = "", since "0.1.0";
+        /// What a question that is not answered in time turns into.
+        on_silence: Option<OnSilence> = "", since "0.1.0";
+        /// What becomes of a question whose answer does not fit, where the client cannot be told so.
+        on_misfit: Option<OnMisfit> = "", since "0.1.0";
+        /// What a question that nobody can answer turns into.
+        on_nobody: Option<OnNobody> = "", since "0.1.0";
+        /// How long a question stays open.
+        question_deadline: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
         /// How long its tasks are kept.
         ttl: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
     }

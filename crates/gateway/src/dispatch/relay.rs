@@ -32,7 +32,6 @@ use crate::{
     config::{Prefix, written},
     gate::{self, Action, View},
     identity,
-    sealed_id::owner_digest,
     session::Session,
     toolset::Selection,
     upstream::{
@@ -331,7 +330,8 @@ impl Dispatch {
         params: Option<&Obj>,
     ) -> Result<Reply, RpcError> {
         let timeout = member.config.request_timeout;
-        let capabilities = client::capabilities(asking.answers);
+        let answers = server.may_be_asked(asking.answers);
+        let capabilities = client::capabilities(answers);
         let request = Request {
             method: relay.method.as_str(),
             params,
@@ -343,12 +343,14 @@ impl Dispatch {
         let asked = Asked {
             server: server.name(),
             runs_longhaul: asking.runs_longhaul,
-            declared: asking.declared(),
+            declared: server.declared(asking.declared()),
         };
         let outcome = server.call(&asking.whose, request, asking.events.clone(), pending());
         match outcome.await {
             // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
-            Outcome::Came(Came::InputRequired { requests, state }) if asking.can_be_asked(&requests) => {
+            Outcome::Came(Came::InputRequired { requests, state })
+                if asking.can_be_asked(answers, &requests) =>
+            {
                 Ok(Reply::InputRequired { requests, state })
             }
             Outcome::TimedOut => {
@@ -389,8 +391,8 @@ impl Asking<'_> {
         }
     }
 
-    fn can_be_asked(&self, requests: &[InputRequest]) -> bool {
-        let declared = |request| asked::kind(request).is_some_and(|kind| kind.declared_by(self.answers));
+    fn can_be_asked(&self, answers: Answers, requests: &[InputRequest]) -> bool {
+        let declared = |request| asked::kind(request).is_some_and(|kind| kind.declared_by(answers));
         self.can_repeat && requests.iter().all(declared)
     }
 }
@@ -405,14 +407,15 @@ pub(super) fn whose(
         Some(place) => in_session(caller, &place.session),
         None => {
             let run = client.session.clone().or_else(|| caller.pipe.clone());
-            server::Caller::of(&owner_digest(&caller.owner), run)
+            server::Caller::of(&caller.owner, run, client.answers)
         }
     }
 }
 
 /// Whose process of a server serves this session.
 pub(super) fn in_session(caller: &identity::Caller, session: &Session) -> server::Caller {
-    server::Caller::of(&owner_digest(&caller.owner), Some(session.key().to_owned()))
+    let declared = session.peer().client.answers;
+    server::Caller::of(&caller.owner, Some(session.key().to_owned()), declared)
 }
 
 /// The least grave log messages of a request that its client said it wants.

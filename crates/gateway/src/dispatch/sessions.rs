@@ -12,7 +12,11 @@ use std::{
 
 use longhaul_core::{Span, audit::Entry};
 use longhaul_engine::transact::Keeping;
-use longhaul_mcp::{RpcError, edge::Peer, request::LogLevel};
+use longhaul_mcp::{
+    RpcError,
+    edge::Peer,
+    request::{Answers, LogLevel},
+};
 use longhaul_store::{Record, RecordKey, RecordKind, Scope, Snapshot};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -21,7 +25,6 @@ use super::{Dispatch, store_reply};
 use crate::{
     gate::{self, Action, View},
     identity::Caller,
-    sealed_id::owner_digest,
     session::{
         Session,
         seal::{self, Opened},
@@ -160,7 +163,7 @@ impl Dispatch {
 
     /// Nobody calls in this session any more: what servers behind this one keep for it is ended.
     pub(crate) fn leave_servers(&self, caller: &Caller, key: &str) {
-        let left = upstream::Caller::of(&owner_digest(&caller.owner), Some(key.to_owned()));
+        let left = upstream::Caller::of(&caller.owner, Some(key.to_owned()), Answers::default());
         self.inner.fleet.leave(&left);
     }
 

@@ -8,6 +8,8 @@ use std::future::{Future, pending};
 use longhaul_core::event::Ask;
 use longhaul_engine::tool::{Context, Settled};
 use longhaul_mcp::{
+    RpcError,
+    client::incoming::Mode,
     frame::{Obj, Raw},
     reply::InputRequest,
     request::Answers,
@@ -24,12 +26,16 @@ use crate::{
 pub(super) struct Asker {
     /// Where it is asked.
     pub context: Context,
-    /// The kinds of question that the caller declared.
-    pub declared: Answers,
+    /// What the caller can be asked, and the server may ask.
+    pub answers: Answers,
+    /// What is answered in the caller's place, where the server's settings say the roots.
+    pub roots: Option<Obj>,
     /// How far a link may lead them.
     pub reach: Reach,
     /// The largest question, in bytes (`limits.question_max`).
     pub bytes_max: u64,
+    /// A question that nobody can answer ends the call (`on_nobody`).
+    pub fails_when_nobody: bool,
 }
 
 /// Why a server gets no answer.
@@ -37,9 +43,28 @@ pub(super) struct Asker {
 pub(super) enum Unanswered {
     /// The task ended first.
     Ended,
-    /// It cannot be asked, or the client did not answer, and the server's generation has no word for that.
+    /// Nobody can answer, or the server may not ask this.
+    Nobody,
+    /// It was asked and not answered, and the server's generation has no word for that.
+    Declined,
+    /// It cannot be asked.
     Cannot(String),
 }
+
+impl Unanswered {
+    /// For whoever reads why the call failed.
+    pub(super) fn why(self) -> String {
+        match self {
+            Unanswered::Ended => "the call ended".to_owned(),
+            Unanswered::Nobody => Unasked::Nobody.to_string(),
+            Unanswered::Declined => "the client did not answer".to_owned(),
+            Unanswered::Cannot(why) => why,
+        }
+    }
+}
+
+/// Nobody can answer, and the call is to fail for it.
+pub(super) struct NobodyAnswers;
 
 impl Asker {
     /// Asks these together, and waits until all are settled: seconds, or days. Returns the answers by their keys.
@@ -60,16 +85,23 @@ impl Asker {
         let mut answers = Obj::default();
         let (mut asked, mut asks) = (Vec::new(), Vec::new());
         for request in requests {
-            match self.checked(request) {
-                Ok((kind, ask)) => {
+            match (self.checked(request), &self.roots) {
+                (Ok((Kind::Roots, _)), Some(roots)) => answers.set(&request.key, &roots.to_raw()),
+                (Ok((kind, ask)), _) => {
                     asked.push((&request.key, kind));
                     asks.push(ask);
                 }
+                (Err((_, Unasked::Nobody)), _) if self.fails_when_nobody => return Err(Unanswered::Nobody),
+                // D-29: nobody chose.
+                (Err((Some(Kind::Form | Kind::Url), Unasked::Nobody)), _) => {
+                    answers.set(&request.key, &plain("cancel"));
+                }
                 // A form or a link that is not shown counts as declined.
-                Err((Some(Kind::Form | Kind::Url), _)) => {
+                (Err((Some(Kind::Form | Kind::Url), _)), _) => {
                     answers.set(&request.key, &plain("decline"));
                 }
-                Err((_, why)) => return Err(Unanswered::Cannot(why.to_string())),
+                (Err((_, Unasked::Nobody)), _) => return Err(Unanswered::Nobody),
+                (Err((_, why)), _) => return Err(Unanswered::Cannot(why.to_string())),
             }
         }
         if asks.is_empty() {
@@ -87,7 +119,10 @@ impl Asker {
 
     /// Asks what a session's server asks in the middle of a call, and answers it. What cannot be asked is refused, and
     /// what the server takes back is taken back here.
-    pub(super) async fn reply(self, mut asked: super::Question) {
+    ///
+    /// # Errors
+    /// Nobody can answer, and the call is to fail for it.
+    pub(super) async fn reply(self, mut asked: super::Question) -> Result<(), NobodyAnswers> {
         let mut ask = Obj::default();
         ask.set("method", &asked.method);
         if let Some(params) = &asked.params {
@@ -97,18 +132,28 @@ impl Asker {
             key: String::new(),
             ask: ask.to_raw(),
         };
-        // Dropped, the question is refused; one that was taken back is not answered.
-        if let Ok(Some(answers)) = self.ask_until(&[request], asked.withdrawn()).await
-            && let Some(answer) = answers.obj("")
-        {
-            asked.answer(&answer);
+        let answers = self.ask_until(&[request], asked.withdrawn()).await;
+        match answers {
+            Ok(answers) => {
+                // One that was taken back is not answered.
+                if let Some(answer) = answers.and_then(|answers| answers.obj("")) {
+                    asked.answer(&answer);
+                }
+            }
+            Err(Unanswered::Nobody) if self.fails_when_nobody => return Err(NobodyAnswers),
+            Err(why @ (Unanswered::Nobody | Unanswered::Cannot(_))) => {
+                asked.refuse(&RpcError::invalid_params(why.why()));
+            }
+            // Dropped, it is answered with the word for that nobody chose.
+            Err(Unanswered::Ended | Unanswered::Declined) => {}
         }
+        Ok(())
     }
 
     fn checked(&self, request: &InputRequest) -> Result<(Kind, Ask), (Option<Kind>, Unasked)> {
         let question = question(request);
         let kind = question.kind().map_err(|why| (None, why))?;
-        if !kind.answered_by_people() && !kind.declared_by(self.declared) {
+        if !kind.declared_by(self.answers) {
             return Err((Some(kind), Unasked::Nobody));
         }
         let ask = outbound::question(&question, self.reach, self.bytes_max);
@@ -126,18 +171,20 @@ fn question(request: &InputRequest) -> Question {
     let request_of: Obj = request.ask.read().unwrap_or_default();
     let method: String = request_of.get("method").unwrap_or_default();
     let mut params = request_of.obj("params").unwrap_or_default();
-    // It is of one hop: a library's own progress token, mostly (D-39).
+    // They are of one hop: a library's own progress token, mostly (D-39), and its wish for a task (D-33).
     drop(params.take("_meta"));
+    drop(params.take("task"));
     let label = Some(request.key.clone()).filter(|key| !key.is_empty());
-    if method != "elicitation/create" {
+    let mode = Mode::of(Some(&params)).filter(|_| method == "elicitation/create");
+    let Some(mode) = mode else {
         return Question {
             label,
             method: Some(method),
             params: Some(params.to_raw()),
             ..Question::default()
         };
-    }
-    let is_link = params.get::<String>("mode").as_deref() == Some("url");
+    };
+    let is_link = mode == Mode::Url;
     Question {
         label,
         message: params.get("message").unwrap_or_default(),
@@ -178,9 +225,7 @@ fn answer(kind: Kind, settled: &Settled) -> Result<Raw, Unanswered> {
         }
         (Kind::Form | Kind::Url, Settled::Declined) => Ok(plain("decline")),
         (Kind::Form | Kind::Url, Settled::Dismissed) => Ok(plain("cancel")),
-        (Kind::Sampling | Kind::Roots, Settled::Declined | Settled::Dismissed) => {
-            Err(Unanswered::Cannot("the client did not answer".to_owned()))
-        }
+        (Kind::Sampling | Kind::Roots, Settled::Declined | Settled::Dismissed) => Err(Unanswered::Declined),
     }
 }
 

@@ -13,7 +13,7 @@ use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
 use longhaul_mcp::{
     client::{self, Carrier, Kind, Outgoing, Sent, Spoken, incoming::Notice, result},
     frame::Obj,
-    request::{LogLevel, RequestId},
+    request::{Answers, LogLevel, RequestId},
     scan,
 };
 use tokio::{
@@ -75,6 +75,8 @@ pub(super) struct Greeted {
 struct Inner {
     spoken: Spoken,
     ours: Ours,
+    /// What the server was told that it may ask.
+    may_ask: Answers,
     outlet: Outlet,
     notices: Notices,
     waiting: Waiting,
@@ -95,6 +97,7 @@ impl Connection {
         let (lost, _) = watch::channel(None);
         let inner = Arc::new(Inner {
             spoken: greeted.spoken,
+            may_ask: client::answers(&ours.hello.capabilities),
             ours,
             outlet: greeted.outlet,
             notices,

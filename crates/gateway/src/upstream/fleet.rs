@@ -8,8 +8,8 @@ use std::{ffi::OsString, sync::Arc, time::Duration};
 use longhaul_core::Millis;
 use longhaul_engine::clock;
 use longhaul_mcp::{
-    client::{self, Kind, dial::Choice},
-    request::Answers,
+    client::{Kind, dial::Choice},
+    frame::{Obj, Raw},
 };
 use tokio::sync::{mpsc, watch};
 
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     catalog::Catalog,
+    command,
     config::{Config, Protocol, Upstream},
 };
 
@@ -214,18 +215,33 @@ impl Setup<'_> {
             },
             ours: Ours {
                 dial_max: Duration::from_millis(config.start_timeout.0),
-                // A form can be filled in elsewhere by whoever called (C-29); a model and roots are their client's own.
-                ..Ours::new(
-                    client::capabilities(Answers {
-                        form: true,
-                        ..Answers::default()
-                    }),
-                    None,
-                )
+                ..Ours::new(Obj::default(), roots(config))
             },
+            may_ask: config.may_ask(),
             known: (self.known)(&config.name),
         }
     }
+}
+
+/// What the server is answered to `roots/list`, where its settings say it (D-34).
+fn roots(config: &Upstream) -> Option<Obj> {
+    let is_told = !config.roots.is_empty() && config.may_ask().roots;
+    is_told.then(|| {
+        let roots = config.roots.iter().map(|folder| {
+            let folder = command::absolute(folder);
+            let mut root = Obj::default();
+            // An absolute path always is one.
+            let uri = url::Url::from_file_path(&folder).map(String::from);
+            root.set("uri", &uri.unwrap_or_default());
+            if let Some(name) = folder.file_name() {
+                root.set("name", &name.to_string_lossy());
+            }
+            root.to_raw()
+        });
+        let mut list = Obj::default();
+        list.set("roots", &roots.collect::<Vec<Raw>>());
+        list
+    })
 }
 
 /// Notes when a server's state changed last.

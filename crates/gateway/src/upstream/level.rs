@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::{
     connection::Connection,
     outcome::Request,
-    pool::{Key, Pool},
+    pool::{Key, Pool, Taker},
 };
 
 /// How long a server may take to say that it has heard, before the request goes on without that.
@@ -44,15 +44,15 @@ pub(super) struct Wishes {
 
 impl Wishes {
     /// Sees to it that the server is told, and returns at once.
-    pub(super) fn add(self: &Arc<Self>, pool: &Arc<Pool>, key: Key, wanted: LogLevel, wish: Wish) {
+    pub(super) fn add(self: &Arc<Self>, pool: &Arc<Pool>, taker: Taker, wanted: LogLevel, wish: Wish) {
         let is_told = {
             let mut by_key = self.by_key();
-            let due = by_key.get(&key).copied();
+            let due = by_key.get(&taker.key).copied();
             let wanted = match (due, wish) {
                 (Some((due, _)), Wish::OneOfSeveral) => due.min(wanted),
                 (Some(_) | None, Wish::Own | Wish::OneOfSeveral) => wanted,
             };
-            by_key.insert(key.clone(), (wanted, wish));
+            by_key.insert(taker.key.clone(), (wanted, wish));
             due.is_some()
         };
         if is_told {
@@ -61,12 +61,12 @@ impl Wishes {
         }
         let (wishes, pool) = (Arc::clone(self), Arc::clone(pool));
         tokio::spawn(async move {
-            let lease = pool.take(&key).await;
-            while let Some((wanted, wish)) = wishes.due(&key) {
+            let lease = pool.take(&taker).await;
+            while let Some((wanted, wish)) = wishes.due(&taker.key) {
                 if let Ok(lease) = &lease {
                     tell(&lease.connection, wanted, wish).await;
                 }
-                wishes.told(&key, (wanted, wish));
+                wishes.told(&taker.key, (wanted, wish));
             }
         });
     }

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use longhaul_core::{
     Span,
-    task::{OnCrash, OnSilence, Rules},
+    task::{OnCrash, Rules},
 };
 use longhaul_engine::tool::Tool;
 use longhaul_mcp::{
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     catalog::{Arguments, Beside, Catalog, Entry, Holding, Offer},
-    config::{self, Adoption, Isolation, TaskUse, Tasks, Upstream, UpstreamTool},
+    config::{self, Adoption, Isolation, OnMisfit, OnNobody, TaskUse, Tasks, Upstream, UpstreamTool},
     view::ServerTool,
 };
 
@@ -126,6 +126,7 @@ impl Offering {
                     concurrency: settings.concurrency(),
                     result_max: self.result_max,
                     question_max: self.question_max,
+                    on_nobody: settings.on_nobody(),
                 };
                 Some(entry(definition, &listed, settings, &self.tasks, Arc::new(work)))
             })
@@ -209,6 +210,17 @@ impl<'a> Settings<'a> {
             .unwrap_or(self.server.concurrency) as usize
     }
 
+    /// What a question that nobody can answer turns into.
+    pub fn on_nobody(&self) -> OnNobody {
+        self.said(|tool| tool.on_nobody).unwrap_or(self.server.on_nobody)
+    }
+
+    /// Whether a client with a session is asked again whose answer did not fit.
+    fn asks_again(&self) -> bool {
+        let on_misfit = self.said(|tool| tool.on_misfit).unwrap_or(self.server.on_misfit);
+        on_misfit == OnMisfit::AskAgain
+    }
+
     fn asks_first(&self) -> bool {
         self.tool.is_some_and(|tool| tool.asks_first)
     }
@@ -234,9 +246,17 @@ impl<'a> Settings<'a> {
                 config::OnCrash::Fail => OnCrash::Fail,
                 config::OnCrash::Rerun { starts_max, backoff } => OnCrash::Rerun { starts_max, backoff },
             },
-            on_silence: OnSilence::Decline,
-            fail_when_nobody_can_answer: false,
-            question_deadline: tasks.input_timeout.unwrap_or(tasks.ttl_max),
+            on_silence: self
+                .said(|tool| tool.on_silence)
+                .unwrap_or(self.server.on_silence)
+                .rule(),
+            fail_when_nobody_can_answer: self.on_nobody() == OnNobody::Fail,
+            // A question never outlives its task, so the longest time to live stands for none.
+            question_deadline: self
+                .said(|tool| tool.question_deadline)
+                .or(self.server.question_deadline)
+                .or(tasks.input_timeout)
+                .unwrap_or(tasks.ttl_max),
             // No tool of this version is held for an approval.
             approval_lasts: Span(0),
             questions_max: tasks.questions_max,
@@ -282,7 +302,7 @@ pub fn entry(
             .or(settings.server.promote_after)
             .unwrap_or(tasks.promote_after),
         asks_first: settings.asks_first(),
-        asks_again: false,
+        asks_again: settings.asks_again(),
         needs: Answers::default(),
         holding: settings.holding(tasks),
         arguments: Arc::new(AsSent),

@@ -20,7 +20,11 @@ use std::{
 use futures_util::future::join_all;
 use longhaul_core::Millis;
 use longhaul_engine::clock;
-use longhaul_mcp::client::{Kind, dial::Choice};
+use longhaul_mcp::{
+    client::{Kind, dial::Choice},
+    frame::Obj,
+    request::Answers,
+};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, interval, timeout},
@@ -62,6 +66,14 @@ pub enum Key {
     Principal(String),
     /// One call.
     Call(u64),
+}
+
+/// Whom a connection is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taker {
+    pub(super) key: Key,
+    /// What can be asked of them. A server with sessions is told so once, when the connection is opened (D-29).
+    pub(super) answers: Answers,
 }
 
 /// What a pool opens, and how many.
@@ -171,6 +183,8 @@ struct Slot {
     leases: usize,
     idle_since: Instant,
     since: Millis,
+    /// What the server was told that it may ask.
+    answers: Answers,
     /// Nobody comes back for it.
     is_left: bool,
 }
@@ -231,17 +245,17 @@ impl Pool {
     }
 
     /// A connection for this caller: its own, a spare one, or a new one. It waits for `wait_timeout` at most.
-    pub(super) async fn take(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
-        self.take_telling(key, &mut |_| ()).await
+    pub(super) async fn take(self: &Arc<Self>, taker: &Taker) -> Result<Lease, Untaken> {
+        self.take_telling(taker, &mut |_| ()).await
     }
 
     /// As [`Pool::take`]; where all are in use, `busy` is told how many there are, once.
     pub(super) async fn take_telling(
         self: &Arc<Self>,
-        key: &Key,
+        taker: &Taker,
         busy: &mut (dyn FnMut(usize) + Send),
     ) -> Result<Lease, Untaken> {
-        let taken = timeout(self.plan.times.wait, self.take_at_last(key, busy)).await;
+        let taken = timeout(self.plan.times.wait, self.take_at_last(taker, busy)).await;
         taken.unwrap_or(Err(Untaken::Late(self.plan.processes_max)))
     }
 
@@ -264,8 +278,8 @@ impl Pool {
         }
     }
 
-    /// Any connection that is there, or a new one for `key`.
-    pub(super) async fn take_any(self: &Arc<Self>, key: &Key) -> Result<Lease, Untaken> {
+    /// Any connection that is there, or a new one for `taker`.
+    pub(super) async fn take_any(self: &Arc<Self>, taker: &Taker) -> Result<Lease, Untaken> {
         let any = {
             let mut slots = self.slots();
             let live = slots
@@ -280,7 +294,7 @@ impl Pool {
         };
         match any {
             Some(lease) => Ok(lease),
-            None => self.take(key).await,
+            None => self.take(taker).await,
         }
     }
 
@@ -300,13 +314,13 @@ impl Pool {
 
     async fn take_at_last(
         self: &Arc<Self>,
-        key: &Key,
+        taker: &Taker,
         busy: &mut (dyn FnMut(usize) + Send),
     ) -> Result<Lease, Untaken> {
         let mut waits = None;
         loop {
             let mut changed = self.changed.subscribe();
-            match self.find(key)? {
+            match self.find(taker)? {
                 Found::Lease(lease) => return Ok(lease),
                 Found::Opening(mut opening) => {
                     if let Ok(failed) = opening.wait_for(Option::is_some).await
@@ -327,7 +341,8 @@ impl Pool {
         }
     }
 
-    fn find(self: &Arc<Self>, key: &Key) -> Result<Found, Untaken> {
+    fn find(self: &Arc<Self>, taker: &Taker) -> Result<Found, Untaken> {
+        let key = &taker.key;
         let mut slots = self.slots();
         if self.is_shut() {
             return Err(Untaken::Closed);
@@ -335,14 +350,18 @@ impl Pool {
         if let Some(lease) = self.lease(&mut slots, key) {
             return Ok(Found::Lease(lease));
         }
-        let opening = slots.opening.get(key).or_else(|| slots.opening.get(&Key::Spare));
-        if let Some(opening) = opening {
+        let spare = slots.opening.get(&Key::Spare);
+        let spare = spare.filter(|spare| is_for(slots.kind, spare.answers, taker));
+        if let Some(opening) = slots.opening.get(key).or(spare) {
             return Ok(Found::Opening(opening.failed.clone()));
         }
         if *key == Key::Shared && !self.may_share(slots.kind) {
             return Err(Untaken::Unshared);
         }
-        if let Some(slot) = slots.live.remove(&Key::Spare) {
+        let fits = |spare: &Slot| is_for(Some(spare.connection.spoken().era.kind()), spare.answers, taker);
+        if slots.live.get(&Key::Spare).is_some_and(fits)
+            && let Some(slot) = slots.live.remove(&Key::Spare)
+        {
             slots.live.insert(key.clone(), slot);
             if let Some(lease) = self.lease(&mut slots, key) {
                 return Ok(Found::Lease(lease));
@@ -353,15 +372,18 @@ impl Pool {
             return Err(Untaken::Later(slots.back_off.why().to_owned()));
         }
         if slots.count() < self.plan.processes_max {
-            return Ok(Found::Opening(self.open(&mut slots, key.clone())));
+            return Ok(Found::Opening(self.open(&mut slots, taker.clone())));
         }
         let kept = self.plan.times.idle_stop.min(self.plan.times.keep_idle);
         let idle = slots
             .live
             .iter()
-            .filter(|(_, slot)| slot.leases == 0 && slot.idle_since.elapsed() >= kept);
+            // One that was told something else than can be asked of this caller waits for nobody who is known.
+            .filter(|(key, slot)| {
+                slot.leases == 0 && (**key == Key::Spare || slot.idle_since.elapsed() >= kept)
+            });
         let longest = idle
-            .min_by_key(|(_, slot)| slot.idle_since)
+            .min_by_key(|(key, slot)| (**key != Key::Spare, slot.idle_since))
             .map(|(key, _)| key.clone());
         if let Some(slot) = longest.and_then(|key| slots.live.remove(&key)) {
             self.end(&mut slots, slot);
@@ -495,6 +517,11 @@ impl Pool {
         &self.plan.times
     }
 
+    /// What is answered to `roots/list` in everybody's place.
+    pub(super) fn roots(&self) -> Option<&Obj> {
+        self.plan.ours.roots.as_ref()
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.plan.name
     }
@@ -559,14 +586,21 @@ impl Pool {
     }
 }
 
+/// Whether a spare connection is for this caller: a server with sessions was told what it may ask, and keeps to it.
+/// Before it has answered, it is waited for.
+fn is_for(kind: Option<Kind>, told: Answers, taker: &Taker) -> bool {
+    kind != Some(Kind::Sessions) || told == taker.answers
+}
+
 impl Slot {
-    fn new(id: u64, connection: &Connection, now: Instant) -> Slot {
+    fn new(id: u64, answers: Answers, connection: &Connection, now: Instant) -> Slot {
         Slot {
             id,
             connection: connection.clone(),
             leases: 0,
             idle_since: now,
             since: clock::now(),
+            answers,
             is_left: false,
         }
     }

@@ -1,7 +1,8 @@
 //! Requests that a server makes: whoever can answers them, and otherwise they are refused.
 //!
-//! Made by a connection for each; pings and, where they are configured, roots are answered there. The others go to
-//! the call that they belong to, until the server takes them back. In the stateless generation a server asks in its
+//! Made by a connection for each; pings and, where they are configured, roots are answered there, and what the server
+//! was not told that it may ask is refused. The others go to the call that they belong to, until the server takes them
+//! back. In the stateless generation a server asks in its
 //! results, and never so.
 
 use std::{
@@ -14,10 +15,10 @@ use longhaul_mcp::{
     RpcError,
     client::{
         self, Sent, Version,
-        incoming::{Ask, AskKind},
+        incoming::{Ask, AskKind, Mode},
     },
     frame::Obj,
-    request::RequestId,
+    request::{Answers, RequestId},
 };
 use tokio::{
     runtime::Handle,
@@ -31,7 +32,10 @@ pub const OPEN_MAX: usize = 64;
 /// The most refusals for want of room that wait to be written; beyond that a server that reads nothing hears nothing.
 const REFUSALS_MAX: usize = 16;
 
-/// A request of a server, which waits for its answer. Dropping it refuses it as an unknown method.
+/// The code of a request to a client's model that was not answered.
+const REJECTED: i64 = -1;
+
+/// A request of a server, which waits for its answer. Dropped, it is answered with the word for that nobody chose.
 pub struct Question {
     /// What kind.
     pub kind: AskKind,
@@ -62,6 +66,39 @@ impl Question {
         self.send(sent);
     }
 
+    /// Refuses it with this error.
+    pub fn refuse(mut self, error: &RpcError) {
+        self.send(client::refuse(&self.id, error, self.version));
+    }
+
+    /// Refuses what the server was not told that it may ask.
+    pub(super) fn refuse_undeclared(self) {
+        let error = match self.kind {
+            //
+            AskKind::Elicitation => RpcError::invalid_params("This mode of elicitation was not declared"),
+            //
+            AskKind::Ping | AskKind::Roots | AskKind::Sampling | AskKind::Other => {
+                RpcError::method_not_found(&self.method)
+            }
+        };
+        self.refuse(&error);
+    }
+
+    /// Whether this is among what can be asked.
+    pub(super) fn is_among(&self, answers: Answers) -> bool {
+        match self.kind {
+            AskKind::Ping => true,
+            AskKind::Roots => answers.roots,
+            AskKind::Sampling => answers.sampling,
+            AskKind::Elicitation => match Mode::of(self.params.as_ref()) {
+                Some(Mode::Form) => answers.form,
+                Some(Mode::Url) => answers.url,
+                None => false,
+            },
+            AskKind::Other => false,
+        }
+    }
+
     /// Resolves when the server does not wait any more: it took the request back, or is gone. Cancel-safe.
     pub async fn withdrawn(&mut self) {
         // Both ends of its waiting look alike.
@@ -88,8 +125,23 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        let error = RpcError::method_not_found(&self.method);
-        self.send(client::refuse(&self.id, &error, self.version));
+        let sent = match self.kind {
+            AskKind::Elicitation => {
+                // A-72, D-22
+                let mut cancel = Obj::default();
+                cancel.set("action", "cancel");
+                client::answer(&self.id, &cancel, self.version)
+            }
+            AskKind::Sampling => {
+                let error = RpcError::plain(REJECTED, "The request to the model was not answered");
+                client::refuse(&self.id, &error, self.version)
+            }
+            AskKind::Ping | AskKind::Roots | AskKind::Other => {
+                let error = RpcError::method_not_found(&self.method);
+                client::refuse(&self.id, &error, self.version)
+            }
+        };
+        self.send(sent);
     }
 }
 

@@ -23,17 +23,16 @@ use tokio::{
 };
 
 use super::{
-    asked::{Asker, Unanswered},
+    asked::{Asker, NobodyAnswers, Unanswered},
     link::{Why, at},
     outcome::{EVENTS_MAX, Event, Failed, Outcome, Request},
     reason::{Asked, Reason},
     server::{Caller, Server},
 };
 use crate::{
-    config::written,
+    config::{OnNobody, written},
     identity,
     outbound::{Log, Note},
-    sealed_id::owner_digest,
     view,
 };
 
@@ -57,6 +56,8 @@ pub struct Relayed {
     pub concurrency: usize,
     /// The largest question that is passed on, in bytes (`limits.question_max`).
     pub question_max: u64,
+    /// What a question that nobody can answer turns into.
+    pub on_nobody: OnNobody,
     /// The largest result that is kept, in bytes (`limits.result_max`).
     pub result_max: u64,
 }
@@ -76,28 +77,32 @@ impl Relayed {
     async fn attempt(&self, call: &Call, context: Context) -> Finish {
         let stored = view::Context::decode(&call.context);
         let declared = Answers::from(stored.answers);
+        let mut params = self.params(call, &stored);
+        let caller = Caller::of(&call.owner, stored.session, declared);
         let asker = Asker {
             context: context.clone(),
-            declared,
+            answers: self.server.may_be_asked(caller.answers()),
+            roots: self.server.roots().cloned(),
+            fails_when_nobody: self.on_nobody == OnNobody::Fail,
             reach: match identity::is_local(&call.owner) {
                 true => Reach::ThisMachine,
                 false => Reach::Public,
             },
             bytes_max: self.question_max,
         };
-        let mut params = self.params(call, &stored);
-        let caller = Caller::of(&owner_digest(&call.owner), stored.session);
         let asked = Asked {
             server: self.server.name(),
-            runs_longhaul: identity::is_local(&call.owner),
-            declared,
+            runs_longhaul: caller.is_local,
+            declared: self.server.declared(declared),
         };
         let mut clock = Clock::start(self.timeout);
         let mut rounds = 0;
         loop {
-            let outcome = self
-                .round(&caller, &params, &asker, stored.level, &mut clock)
-                .await;
+            let round = self.round(&caller, &params, &asker, stored.level, &mut clock);
+            let outcome = match round.await {
+                Ok(outcome) => outcome,
+                Err(NobodyAnswers) => return Finish::Failed(longhaul_core::Reason::NobodyToAnswer),
+            };
             let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
                 // The cause is not known any more when somebody asks what became of the call.
                 if let Outcome::Failed(failed @ (Failed::Lost(_) | Failed::Over(_))) = &outcome {
@@ -130,7 +135,10 @@ impl Relayed {
                 Ok(answers) => answers,
                 // The server has replied, so nothing of the call is at work there.
                 Err(Unanswered::Ended) => return Finish::Stopped { confirmed: true },
-                Err(Unanswered::Cannot(why)) => return errored(&Reason::Asked.error(asked, why)),
+                Err(Unanswered::Nobody) if asker.fails_when_nobody => {
+                    return Finish::Failed(longhaul_core::Reason::NobodyToAnswer);
+                }
+                Err(why) => return errored(&Reason::Asked.error(asked, why.why())),
             };
             // B-40
             params.set("inputResponses", &answers.to_raw());
@@ -149,9 +157,9 @@ impl Relayed {
         asker: &Asker,
         level: Option<LogLevel>,
         clock: &mut Clock,
-    ) -> Outcome {
+    ) -> Result<Outcome, NobodyAnswers> {
         let context = &asker.context;
-        let capabilities = client::capabilities(asker.declared);
+        let capabilities = client::capabilities(self.server.may_be_asked(caller.declared));
         let request = Request {
             method: "tools/call",
             params: Some(params),
@@ -161,18 +169,18 @@ impl Relayed {
             // Its time stands still while it asks, which only `clock` knows.
             timeout: None,
         };
-        let late = Notify::new();
+        let given_up = Notify::new();
         let stop = async {
             tokio::select! {
                 () = context.stop() => {}
-                () = late.notified() => {}
+                () = given_up.notified() => {}
             }
         };
         let (events, mut told) = mpsc::channel(EVENTS_MAX);
         let outcome = self.server.call(caller, request, Some(events), stop);
         tokio::pin!(outcome);
         let mut open = FuturesUnordered::new();
-        let mut is_late = false;
+        let (mut is_late, mut is_nobody) = (false, false);
         loop {
             tokio::select! {
                 biased;
@@ -185,18 +193,31 @@ impl Relayed {
                         pass_on(context, event);
                     }
                 },
-                Some(()) = open.next(), if !open.is_empty() => clock.wait(!open.is_empty()),
+                Some(replied) = open.next(), if !open.is_empty() => {
+                    clock.wait(!open.is_empty());
+                    if let Err(NobodyAnswers) = replied {
+                        is_nobody = true;
+                        // A server that waits for another answer as well would not hear that it is to stop.
+                        open.clear();
+                        given_up.notify_one();
+                    }
+                }
                 outcome = &mut outcome => {
                     while let Ok(event) = told.try_recv() {
                         pass_on(context, event);
                     }
                     clock.wait(false);
-                    let ended_by_us = is_late && matches!(outcome, Outcome::Stopped { .. });
-                    return if ended_by_us { Outcome::TimedOut } else { outcome };
+                    let is_stopped = matches!(outcome, Outcome::Stopped { .. });
+                    let may_go_on = matches!(outcome, Outcome::Stopped { confirmed: false });
+                    return match (is_nobody && !may_go_on, is_late && is_stopped) {
+                        (true, _) => Err(NobodyAnswers),
+                        (false, true) => Ok(Outcome::TimedOut),
+                        (false, false) => Ok(outcome),
+                    };
                 }
                 () = clock.over(), if !is_late => {
                     is_late = true;
-                    late.notify_one();
+                    given_up.notify_one();
                 }
             }
         }

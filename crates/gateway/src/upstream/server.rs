@@ -17,9 +17,10 @@ use longhaul_core::{Millis, hex};
 use longhaul_mcp::{
     client::{Kind, dial::Choice, result::Bad},
     frame::{Obj, Raw},
-    request::LogLevel,
+    request::{Answers, LogLevel},
     rpc_error,
 };
+use longhaul_store::Owner;
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -32,11 +33,11 @@ use super::{
     dial::{Ours, Place},
     level::{self, Wish, Wishes},
     outcome::{Event, Failed, Outcome, Request, Unsent},
-    pool::{Key, Lease, Live, Plan, Pool, Untaken},
+    pool::{Key, Lease, Live, Plan, Pool, Taker, Untaken},
     subscription::{Due, Subscription},
     times::Times,
 };
-use crate::config::Isolation;
+use crate::{config::Isolation, identity, sealed_id::owner_digest};
 
 /// How many things wait for the supervisor.
 const TOLD_MAX: usize = 256;
@@ -56,8 +57,10 @@ pub struct Spec {
     pub processes_max: usize,
     /// How long things may take.
     pub times: Times,
-    /// What is said to it.
+    /// What is said to it, but for what it may ask: that is its caller's to say.
     pub ours: Ours,
+    /// The most that it may ask of anybody.
+    pub may_ask: Answers,
     /// What it defined when it was last seen.
     pub known: Option<Definitions>,
 }
@@ -69,16 +72,35 @@ pub struct Caller {
     pub session: Option<String>,
     /// The owner.
     pub principal: String,
+    /// What its client declared that it can be asked.
+    pub declared: Answers,
+    /// A person is there besides the client: at the local page and in the terminal.
+    pub is_local: bool,
 }
 
 impl Caller {
-    /// One of this owner, by a digest of it; of this session, if the client has one. A client may name its run as
-    /// another owner's client does, so the owner is part of the session's name here.
-    pub fn of(owner: &[u8], session: Option<String>) -> Caller {
-        let principal = hex(owner);
+    /// One of this owner; of this session, if the client has one. A client may name its run as another owner's client
+    /// does, so the owner is part of the session's name here.
+    pub fn of(owner: &Owner, session: Option<String>, declared: Answers) -> Caller {
+        let principal = hex(&owner_digest(owner));
         Caller {
             session: session.map(|session| format!("{principal}/{session}")),
             principal,
+            declared,
+            is_local: identity::is_local(owner),
+        }
+    }
+
+    /// What it can really be asked, wherever the answer comes from (D-29).
+    pub fn answers(&self) -> Answers {
+        self.declared.or(self.elsewhere())
+    }
+
+    /// What is answered without its client.
+    fn elsewhere(&self) -> Answers {
+        match self.is_local {
+            true => Answers::PERSONAL,
+            false => Answers::default(),
         }
     }
 }
@@ -133,6 +155,7 @@ struct Inner {
     pool: Arc<Pool>,
     isolation: Isolation,
     is_remote: bool,
+    may_ask: Answers,
     times: Times,
     calls: AtomicU64,
     definitions: watch::Sender<Option<Arc<Definitions>>>,
@@ -176,6 +199,7 @@ impl Server {
             pool: Arc::clone(&pool),
             isolation: spec.isolation,
             is_remote,
+            may_ask: spec.may_ask,
             times: spec.times,
             calls: AtomicU64::new(0),
             definitions: watch::Sender::new(spec.known.map(Arc::new)),
@@ -270,6 +294,21 @@ impl Server {
         if self.inner.isolation == Isolation::Session && caller.session.is_some() {
             self.inner.pool.leave(&self.inner.key(caller));
         }
+    }
+
+    /// What it may ask of somebody who can be asked this much; its own settings may say the roots.
+    pub fn may_be_asked(&self, answers: Answers) -> Answers {
+        self.inner.may_be_asked(answers)
+    }
+
+    /// What a client has declared, and what it would declare in vain.
+    pub fn declared(&self, declared: Answers) -> Answers {
+        declared.or(Answers::ALL.without(self.inner.may_ask))
+    }
+
+    /// The roots, where its settings say them.
+    pub fn roots(&self) -> Option<&Obj> {
+        self.inner.pool.roots()
     }
 
     /// Whether what serves this caller outlives a call: a process of one call does not.
@@ -372,7 +411,8 @@ impl Server {
             Key::Session(_) => Wish::Own,
             Key::Spare | Key::Shared | Key::Principal(_) | Key::Call(_) => Wish::OneOfSeveral,
         };
-        self.inner.wishes.add(&self.inner.pool, key, wanted, wish);
+        let taker = self.inner.taker(caller, key);
+        self.inner.wishes.add(&self.inner.pool, taker, wanted, wish);
     }
 
     /// Log messages that belong to no call go to `hears`, where this caller's session has a process of its own: what one
@@ -397,7 +437,7 @@ impl Server {
         due: &Arc<Due>,
     ) -> Result<Subscription, Arc<Outcome>> {
         let (inner, caller) = (Arc::clone(&self.inner), caller.clone());
-        let whose = Arc::new(move || inner.key(&caller));
+        let whose = Arc::new(move || inner.taker(&caller, inner.key(&caller)));
         Subscription::begin(&self.inner.pool, whose, uri, due).await
     }
 
@@ -443,13 +483,36 @@ impl Inner {
         caller: &Caller,
         busy: &mut (dyn FnMut(usize) + Send),
     ) -> Result<(Key, Lease), Untaken> {
-        let mut key = self.key(caller);
-        let mut taken = self.pool.take_telling(&key, busy).await;
+        let mut taker = self.taker(caller, self.key(caller));
+        let mut taken = self.pool.take_telling(&taker, busy).await;
         if matches!(taken, Err(Untaken::Unshared)) {
-            key = self.key(caller);
-            taken = self.pool.take_telling(&key, busy).await;
+            taker = self.taker(caller, self.key(caller));
+            taken = self.pool.take_telling(&taker, busy).await;
         }
-        taken.map(|lease| (key, lease))
+        taken.map(|lease| (taker.key, lease))
+    }
+
+    /// Who takes the connection of this key. What is asked on one that serves several clients must be answered without
+    /// any of them.
+    fn taker(&self, caller: &Caller, key: Key) -> Taker {
+        let is_of_several = self.isolation == Isolation::Principal || key == Key::Shared;
+        let answers = match is_of_several {
+            true => caller.elsewhere(),
+            false => caller.answers(),
+        };
+        Taker {
+            key,
+            answers: self.may_be_asked(answers),
+        }
+    }
+
+    /// What of this the server may ask; its own settings may say the roots.
+    fn may_be_asked(&self, answers: Answers) -> Answers {
+        let may_ask = self.may_ask;
+        Answers {
+            roots: may_ask.roots && (answers.roots || self.pool.roots().is_some()),
+            ..answers.within(may_ask)
+        }
     }
 
     fn key(&self, caller: &Caller) -> Key {
@@ -470,11 +533,15 @@ impl Inner {
         }
     }
 
-    /// Whose connection the supervisor opens when there is none.
-    fn own_key(&self) -> Key {
-        match self.isolation {
+    /// Whose connection the supervisor opens when there is none: mostly, a local user's comes first, and takes it.
+    fn own_taker(&self) -> Taker {
+        let key = match self.isolation {
             Isolation::Shared => Key::Shared,
             Isolation::Session | Isolation::Principal | Isolation::Call => Key::Spare,
+        };
+        Taker {
+            key,
+            answers: self.may_be_asked(Answers::PERSONAL),
         }
     }
 

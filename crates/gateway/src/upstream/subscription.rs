@@ -23,7 +23,7 @@ use self::keeper::Keeper;
 pub(super) use self::lists::to_lists;
 use super::{
     outcome::Outcome,
-    pool::{Key, Pool, Untaken},
+    pool::{Key, Pool, Taker, Untaken},
 };
 
 /// The pause before a subscription that ended is made again: the first, and the longest.
@@ -99,7 +99,7 @@ pub(super) struct Subscriptions {
 type All = HashMap<Key, BTreeMap<String, Standing>>;
 
 /// Whose connection serves a subscriber: another one, once the server is of another generation.
-pub(super) type Whose = Arc<dyn Fn() -> Key + Send + Sync>;
+pub(super) type Whose = Arc<dyn Fn() -> Taker + Send + Sync>;
 
 /// One subscriber.
 #[derive(Clone)]
@@ -203,7 +203,7 @@ impl Subscriptions {
             .flatten()
             .map(|(number, hearer)| ((hearer.whose)(), number, hearer))
             // A process of one call ends with it: nobody is moved there.
-            .filter(|(to, ..)| to != key && !matches!(to, Key::Call(_)))
+            .filter(|(to, ..)| to.key != *key && !matches!(to.key, Key::Call(_)))
             .collect();
         let mut all = self.lock();
         let mut keepers = Vec::new();
@@ -236,12 +236,12 @@ impl Subscriptions {
     fn add(
         all: &mut All,
         pool: &Arc<Pool>,
-        key: Key,
+        taker: Taker,
         uri: &str,
         number: u64,
         hearer: Hearer,
     ) -> Option<Keeper> {
-        let of = all.entry(key.clone()).or_default();
+        let of = all.entry(taker.key.clone()).or_default();
         let is_new = !of.contains_key(uri);
         let standing = of.entry(uri.to_owned()).or_insert_with(|| Standing {
             hearers: BTreeMap::new(),
@@ -252,7 +252,8 @@ impl Subscriptions {
         standing.count.send_replace(standing.hearers.len());
         is_new.then(|| Keeper {
             pool: Arc::clone(pool),
-            key,
+            key: taker.key,
+            answers: taker.answers,
             uri: uri.to_owned(),
             count: standing.count.subscribe(),
             stood: false,
@@ -314,12 +315,12 @@ impl Subscription {
 
     fn enter(pool: &Arc<Pool>, whose: Whose, uri: &str, due: &Arc<Due>) -> Subscription {
         let number = pool.subscriptions().next.fetch_add(1, Ordering::Relaxed);
-        let key = whose();
+        let taker = whose();
         let hearer = Hearer {
             due: Arc::clone(due),
             whose,
         };
-        let keeper = Subscriptions::add(&mut pool.subscriptions().lock(), pool, key, uri, number, hearer);
+        let keeper = Subscriptions::add(&mut pool.subscriptions().lock(), pool, taker, uri, number, hearer);
         if let Some(keeper) = keeper {
             keeper.begin();
         }

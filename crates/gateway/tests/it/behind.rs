@@ -1,6 +1,7 @@
 //! A plain server behind the gateway, as clients of every generation meet it: its tools listed whole, its slow calls
 //! adopted as tasks, its prompts and resources passed on.
 
+mod asked;
 mod down;
 mod processes;
 mod tasks;
@@ -261,7 +262,7 @@ async fn a_question_of_the_server_is_the_call_s_and_its_answer_goes_back() {
 
 #[tokio::test]
 async fn a_client_s_model_is_asked_without_what_the_server_s_library_adds() {
-    let world = world("2025", "tasks = \"never\"\n").await;
+    let world = world("2025", "tasks = \"never\"\nquestions = [\"sampling\"]\n").await;
     let mut hello = initialize("2025-11-25");
     hello["capabilities"] = json!({ "sampling": {} });
     let session = SessionClient::open_with(&world, hello).await;

@@ -79,7 +79,9 @@ impl Replay {
                 (Some(process), format!("url = \"http://127.0.0.1:{port}/mcp\"\n"))
             }
         };
-        let config = format!("[servers.recorded]\npromote_after = \"0s\"\n{how}");
+        let config = format!(
+            "[servers.recorded]\npromote_after = \"0s\"\nquestions = [\"form\", \"url\", \"sampling\", \"roots\"]\n{how}"
+        );
         let world = World::ready_behind(&config, Settings::default()).await;
         let log = Log { path: log, read: 0 };
         (

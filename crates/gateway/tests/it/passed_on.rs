@@ -174,7 +174,7 @@ async fn a_list_may_be_kept_for_as_long_as_each_of_its_servers_says() {
 
 #[tokio::test]
 async fn a_client_is_told_to_declare_what_the_server_needs_and_only_that() {
-    let world = world("2026", "").await;
+    let world = world("2026", "questions = [\"form\", \"sampling\"]\n").await;
     let client = Client::without_tasks();
     let lacks = |needs: Value| json!({ "name": "lacks", "arguments": { "needs": needs } });
     let refused = world

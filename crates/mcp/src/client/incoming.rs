@@ -126,6 +126,29 @@ pub enum AskKind {
     Other,
 }
 
+/// How a server asks its caller's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// By a form.
+    Form,
+    /// By a link.
+    Url,
+}
+
+impl Mode {
+    /// That of these parameters of `elicitation/create`; an absent one means a form, and any other is unknown.
+    pub fn of(params: Option<&Obj>) -> Option<Mode> {
+        let Some(mode) = params.and_then(|params| params.raw("mode")) else {
+            return Some(Mode::Form);
+        };
+        match mode.read::<String>().as_deref() {
+            Ok("form") => Some(Mode::Form),
+            Ok("url") => Some(Mode::Url),
+            Ok(_) | Err(_) => None,
+        }
+    }
+}
+
 /// Scans and reads one frame of a server.
 ///
 /// # Errors

@@ -246,6 +246,12 @@ impl Inner {
         match (question.kind, &self.ours.roots) {
             (AskKind::Ping, _) => question.answer(&Obj::default()),
             (AskKind::Roots, Some(roots)) => question.answer(roots),
+            // D-29: it was not told that it may.
+            (AskKind::Roots, None) | (AskKind::Sampling | AskKind::Elicitation, _)
+                if !question.is_among(self.may_ask) =>
+            {
+                question.refuse_undeclared();
+            }
             (AskKind::Other, _) => drop(question),
             (AskKind::Roots, None) | (AskKind::Sampling | AskKind::Elicitation, _) => {
                 // One that no call takes is dropped, and so refused.

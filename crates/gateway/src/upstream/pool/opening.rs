@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use longhaul_mcp::client::{Kind, dial::Choice};
+use longhaul_mcp::{
+    client::{self, Hello, Kind, dial::Choice},
+    request::Answers,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -17,7 +20,7 @@ use super::{
         link::Why,
         subscription,
     },
-    Key, Pool, SETTLED_AFTER, Slot, Slots, Told,
+    Key, Pool, SETTLED_AFTER, Slot, Slots, Taker, Told,
 };
 use crate::command::causes;
 
@@ -27,6 +30,8 @@ pub(super) struct Opening {
     pub(super) failed: watch::Receiver<Option<Arc<Unopened>>>,
     /// It is to be given up.
     pub(super) stopped: watch::Sender<bool>,
+    /// What the server is told that it may ask.
+    pub(super) answers: Answers,
 }
 
 impl Opening {
@@ -39,15 +44,16 @@ impl Pool {
     pub(super) fn open(
         self: &Arc<Self>,
         slots: &mut Slots,
-        key: Key,
+        taker: Taker,
     ) -> watch::Receiver<Option<Arc<Unopened>>> {
         let (done, failed) = watch::channel(None);
         let (stopped, stop) = watch::channel(false);
         let opening = Opening {
             failed: failed.clone(),
             stopped,
+            answers: taker.answers,
         };
-        slots.opening.insert(key.clone(), opening);
+        slots.opening.insert(taker.key.clone(), opening);
         slots.next_id += 1;
         let (id, until) = (slots.next_id, slots.back_off.until());
         let choice = match (self.plan.choice, slots.kind) {
@@ -56,12 +62,12 @@ impl Pool {
         };
         let pool = Arc::clone(self);
         tokio::spawn(async move {
-            match pool.dial(id, &key, choice, until, stop).await {
-                Ok(connection) => pool.opened(id, &key, connection).await,
-                Err(Unopened::Stopped) => drop(pool.slots().opening.remove(&key)),
+            match pool.dial(id, &taker, choice, until, stop).await {
+                Ok(connection) => pool.opened(id, &taker, connection).await,
+                Err(Unopened::Stopped) => drop(pool.slots().opening.remove(&taker.key)),
                 Err(unopened) => {
                     let unopened = Arc::new(unopened);
-                    pool.slots().opening.remove(&key);
+                    pool.slots().opening.remove(&taker.key);
                     pool.failed(&causes(&*unopened));
                     pool.tell(Told::Unopened(Arc::clone(&unopened)));
                     done.send_replace(Some(unopened));
@@ -75,13 +81,17 @@ impl Pool {
     async fn dial(
         self: &Arc<Self>,
         id: u64,
-        key: &Key,
+        taker: &Taker,
         choice: Choice,
         until: Option<Instant>,
         mut stop: watch::Receiver<bool>,
     ) -> Result<Connection, Unopened> {
         let ours = Ours {
-            one_owner: *key != Key::Shared,
+            hello: Hello {
+                capabilities: client::capabilities(taker.answers),
+                ..self.plan.ours.hello.clone()
+            },
+            one_owner: taker.key != Key::Shared,
             ..self.plan.ours.clone()
         };
         let stopped = async {
@@ -102,8 +112,8 @@ impl Pool {
         dial::open(&self.plan.place, &ours, choice, self.notices(id), stopped).await
     }
 
-    async fn opened(self: &Arc<Self>, id: u64, key: &Key, connection: Connection) {
-        let now = Instant::now();
+    async fn opened(self: &Arc<Self>, id: u64, taker: &Taker, connection: Connection) {
+        let (key, now) = (&taker.key, Instant::now());
         let is_given_up = {
             let mut slots = self.slots();
             let is_stopped = slots.opening.get(key).is_some_and(Opening::is_stopped);
@@ -115,7 +125,9 @@ impl Pool {
                 if *key == Key::Shared && !self.may_share(slots.kind) {
                     connection.shut();
                 } else {
-                    slots.live.insert(key.clone(), Slot::new(id, &connection, now));
+                    slots
+                        .live
+                        .insert(key.clone(), Slot::new(id, taker.answers, &connection, now));
                 }
             }
             is_given_up

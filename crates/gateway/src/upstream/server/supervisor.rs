@@ -210,7 +210,7 @@ impl Inner {
     /// Fetches the definitions on any connection, or on a new one.
     async fn fetch(&self) -> Result<(), (String, String)> {
         let said = self.pool.said();
-        let lease = match self.pool.take_any(&self.own_key()).await {
+        let lease = match self.pool.take_any(&self.own_taker()).await {
             Ok(lease) => lease,
             Err(untaken) => {
                 return Err(match &untaken {

@@ -9,6 +9,7 @@ use longhaul_mcp::{
     RpcError,
     client::{self, Kind},
     frame::Obj,
+    request::Answers,
 };
 use tokio::{
     sync::{oneshot, watch},
@@ -20,7 +21,7 @@ use super::{
         back_off::Pause,
         connection::Connection,
         outcome::{Failed, Outcome, Request},
-        pool::{Key, Lease, Pool, Untaken},
+        pool::{Key, Lease, Pool, Taker, Untaken},
     },
     ACKNOWLEDGED_WITHIN, AGAIN, UNSUBSCRIBED_WITHIN,
 };
@@ -30,6 +31,8 @@ use super::{
 pub(super) struct Keeper {
     pub(super) pool: Arc<Pool>,
     pub(super) key: Key,
+    /// What can be asked of whoever subscribed first.
+    pub(super) answers: Answers,
     pub(super) uri: String,
     pub(super) count: watch::Receiver<usize>,
     /// The server told of it once.
@@ -98,8 +101,12 @@ impl Keeper {
 
     /// Once: from its beginning to its end.
     async fn stand(&mut self) -> Ended {
+        let taker = Taker {
+            key: self.key.clone(),
+            answers: self.answers,
+        };
         let lease = tokio::select! {
-            lease = self.pool.take(&self.key) => lease,
+            lease = self.pool.take(&taker) => lease,
             () = left(self.count.clone()) => return Ended::Left,
         };
         let lease = match lease {

@@ -41,7 +41,10 @@ struct Peer {
 fn ours() -> Ours {
     let object = |text| Obj::parse(text).expect("an object");
     let roots = object(r#"{"roots":[{"uri":"file:///tmp"}]}"#);
-    Ours::new(object(r#"{"roots":{}}"#), Some(roots))
+    Ours::new(
+        object(r#"{"roots":{},"sampling":{},"elicitation":{}}"#),
+        Some(roots),
+    )
 }
 
 impl Peer {

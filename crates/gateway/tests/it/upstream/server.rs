@@ -23,7 +23,7 @@ use longhaul_gateway::upstream::{
 use longhaul_mcp::{
     client::{Kind, dial::Choice, result::Came, tools::TOOLS_MAX},
     frame::{Obj, Raw},
-    request::LogLevel,
+    request::{Answers, LogLevel},
 };
 use serde_json::{Value as Json, json};
 
@@ -61,6 +61,7 @@ impl Rig {
                 lists: Duration::from_secs(120),
             },
             ours: Ours::new(Obj::default(), None),
+            may_ask: Answers::ALL,
             known: None,
         };
         change(&mut spec);
@@ -165,6 +166,8 @@ fn caller(session: &str) -> Caller {
     Caller {
         session: Some(session.to_owned()).filter(|session| !session.is_empty()),
         principal: "ann".to_owned(),
+        declared: Answers::default(),
+        is_local: false,
     }
 }
 

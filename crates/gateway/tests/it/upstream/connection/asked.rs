@@ -1,11 +1,22 @@
 //! What a server asks over its connection: answered by us, by the call that it belongs to, or refused.
 
-use longhaul_gateway::upstream::{Event, Failed, Outcome, question::OPEN_MAX};
-use longhaul_mcp::{client::incoming::AskKind, frame::Obj};
+use std::sync::Arc;
+
+use longhaul_gateway::upstream::{
+    Event, Failed, Outcome,
+    dial::{Ours, Place},
+    question::OPEN_MAX,
+};
+use longhaul_mcp::{
+    client::{self, incoming::AskKind},
+    frame::Obj,
+    request::Answers,
+};
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::{PATIENCE, Peer, text, within};
+use super::{PATIENCE, Peer, directory, fixture, host, text, within};
 
 #[tokio::test]
 async fn a_request_of_the_server_is_answered_or_refused() {
@@ -17,9 +28,37 @@ async fn a_request_of_the_server_is_answered_or_refused() {
             answer("roots/list").await,
             r#"{"roots": [{"uri": "file:///tmp"}]}"#
         );
-        for method in ["sampling/createMessage", "elicitation/create", "no/such"] {
-            assert!(answer(method).await.contains("-32601"), "{method}");
-        }
+        // No call takes them.
+        assert!(answer("sampling/createMessage").await.contains("\"code\": -1"));
+        assert_eq!(answer("elicitation/create").await, r#"{"action": "cancel"}"#);
+        assert!(answer("no/such").await.contains("-32601"));
+    }
+}
+
+#[tokio::test]
+async fn a70_what_the_server_was_not_told_that_it_may_ask_is_refused() {
+    let form = Answers {
+        form: true,
+        ..Answers::default()
+    };
+    let place = |spool: &TempDir| Place::Program(fixture(&["--era=2025"]), Arc::new(host(spool)));
+    let spool = directory();
+    let ours = Ours::new(client::capabilities(form), None);
+    let peer = Peer::of(place(&spool), None, spool, &ours)
+        .await
+        .expect("it opens");
+    for (method, mode, code) in [
+        ("elicitation/create", "url", "-32602"),
+        ("elicitation/create", "voice", "-32602"),
+        ("sampling/createMessage", "form", "-32601"),
+        ("roots/list", "form", "-32601"),
+    ] {
+        // Whoever would take it is there.
+        let (events, _kept) = mpsc::channel(10);
+        let asked = json!({ "method": method, "params": { "mode": mode } });
+        let outcome = peer.call_until("ask", asked, Some(events), std::future::pending());
+        let refused = text(outcome.await);
+        assert!(refused.contains(code), "{method}, {mode}: {refused}");
     }
 }
 
@@ -53,7 +92,7 @@ async fn a_question_that_nobody_takes_is_refused() {
     drop(heard);
     let arguments = json!({"method": "sampling/createMessage"});
     let outcome = peer.call_until("ask", arguments, Some(events), std::future::pending());
-    assert!(text(outcome.await).contains("-32601"));
+    assert!(text(outcome.await).contains("\"code\": -1"));
 }
 
 #[tokio::test]

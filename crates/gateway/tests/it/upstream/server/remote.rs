@@ -9,7 +9,7 @@ use longhaul_gateway::upstream::{
     http::Remote,
     subscription::Due,
 };
-use longhaul_mcp::client::Era;
+use longhaul_mcp::{client::Era, request::Answers};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -74,6 +74,8 @@ async fn owners_share_no_session_of_a_server_that_kept_none_before() {
         let caller = Caller {
             session: None,
             principal: owner.to_owned(),
+            declared: Answers::default(),
+            is_local: false,
         };
         let never = std::future::pending();
         text(&rig.call_by(&caller, "session", json!({}), never).await)
