@@ -14,7 +14,7 @@ use futures_util::FutureExt as _;
 use longhaul_core::{Millis, RunnerId, TaskId};
 use longhaul_store::{Error, Found, Query, Scope, Shared};
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, broadcast, watch},
     task::JoinHandle,
 };
 use tracing::{error, warn};
@@ -61,6 +61,7 @@ impl Engine {
             options,
             tools,
             hub: Arc::default(),
+            asking: broadcast::Sender::new(ASKING_MAX),
             notes: Board::default(),
             attempts: Attempts::default(),
             work: Notify::new(),
@@ -93,6 +94,12 @@ impl Engine {
         self.crew
             .begin(&self.inner, "watch", sweeper::watch_others(inner()));
         Ok(())
+    }
+
+    /// Hears of each task that asks, at every commit of this process that leaves it asking. A hint: who falls behind
+    /// misses some, and what other processes commit is not heard of.
+    pub fn asking(&self) -> broadcast::Receiver<TaskId> {
+        self.inner.asking.subscribe()
     }
 
     /// The one way to change a task: locks what `scope` names, calls `judge` on the snapshot, asks the core, and
@@ -246,12 +253,17 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) tools: Arc<dyn Tools>,
     pub(crate) hub: Arc<Hub>,
+    /// The tasks that ask.
+    pub(crate) asking: broadcast::Sender<TaskId>,
     pub(crate) notes: Board,
     pub(crate) attempts: Attempts,
     /// There may be something to claim.
     pub(crate) work: Notify,
     pub(crate) stage: watch::Sender<Stage>,
 }
+
+/// The most tasks that ask and whose listener has not heard of it yet.
+const ASKING_MAX: usize = 256;
 
 /// How far this process is from its end. It only moves on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

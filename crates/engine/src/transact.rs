@@ -9,7 +9,7 @@ use std::{
 };
 
 use longhaul_core::{
-    Body, Effect, Event, Fence, Millis, Refused, Run, StepId, Task,
+    Body, Effect, Event, Fence, Millis, Phase, Refused, Run, StepId, Task,
     audit::{self, Entry, Status},
     decide::{self, Birth},
 };
@@ -237,6 +237,10 @@ impl Inner {
     /// Wakes whoever waits for what was committed.
     fn committed(&self, row: &Row, effects: &[Effect]) {
         self.hub.publish(row.id, row.version);
+        if row.task.phase == Phase::Asking {
+            // Nobody listens where nobody is to be told.
+            let _unheard = self.asking.send(row.id);
+        }
         self.attempts.observe(self.options.runner.id, row);
         for effect in effects {
             match effect {

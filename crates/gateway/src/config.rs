@@ -7,6 +7,7 @@ mod args;
 mod client_file;
 mod files;
 mod holding;
+mod local;
 mod measure;
 mod node;
 mod place;
@@ -37,6 +38,7 @@ pub use args::{Args, Kind, Param};
 pub use client_file::is_one as is_clients_file;
 pub use files::Source;
 pub use holding::{Hold, OnAbandon, ShowSchema};
+pub use local::{Local, Notify};
 pub use measure::{Bytes, written};
 pub use place::{Place, Writable, places, writable};
 pub(crate) use problem::suggestion as nearest;
@@ -82,6 +84,8 @@ pub struct Config {
     pub store: Store,
     /// What tools may send.
     pub limits: Limits,
+    /// What the user of this machine is told.
+    pub local: Local,
     /// The tools by name.
     pub tools: BTreeMap<String, Tool>,
     /// The servers behind this one, by name.
@@ -157,7 +161,7 @@ pub fn read(
 }
 
 const SECTIONS: &[&str] = &[
-    "server", "tasks", "store", "limits", "tools", "servers", "toolsets", "include",
+    "server", "tasks", "store", "limits", "local", "tools", "servers", "toolsets", "include",
 ];
 const LATER: &[&str] = &[
     "tls",
@@ -205,7 +209,7 @@ fn build(
     } = gathered;
     environment(&mut table, env, &mut problems);
     let places: BTreeMap<&str, Table> = [
-        "server", "tasks", "store", "limits", "tools", "servers", "toolsets",
+        "server", "tasks", "store", "limits", "local", "tools", "servers", "toolsets",
     ]
     .map(|name| (name, section(&mut table, name, &mut problems)))
     .into();
@@ -222,6 +226,7 @@ fn build(
         tasks: fixed!("tasks", Tasks),
         store: fixed!("store", Store),
         limits: fixed!("limits", Limits),
+        local: fixed!("local", Local),
         tools: tools(&places["tools"], &files, open, &mut problems, &mut warnings),
         servers: BTreeMap::new(),
         toolsets: BTreeMap::new(),

@@ -16,6 +16,7 @@ mod hold;
 mod join;
 mod leave;
 mod listed;
+mod notices;
 mod patience;
 mod polls;
 mod relay;
@@ -27,6 +28,7 @@ mod sessions;
 mod steps;
 mod subscriptions;
 mod tasks;
+mod told;
 mod wait;
 mod waiting;
 
@@ -94,6 +96,8 @@ struct Inner {
     returning: returning::Calls,
     replies: Room,
     polls: polls::Polls,
+    /// The questions that somebody was shown.
+    shown: told::Shown,
     /// The results on their way to a caller that came back for them: nobody else is given one of these.
     handing: join::Tally,
 }
@@ -124,6 +128,8 @@ pub struct Settings {
     pub rounds_max: usize,
     /// The files of the configuration, for people.
     pub config_files: Vec<String>,
+    /// The program that tells the user of questions that no client shows, or why there is none; for people.
+    pub notices: Result<String, String>,
     /// Where MCP clients reach this server, for people; `None` when it serves none.
     pub mcp_url: Option<String>,
     /// For how long the tool list may be cached by a client, in milliseconds.
@@ -163,6 +169,7 @@ impl Default for Settings {
             wait_tool: true,
             rounds_max: 5,
             config_files: Vec::new(),
+            notices: Err("none".to_owned()),
             mcp_url: None,
             list_cache_ms: 60_000,
             listen: listen::Limits::default(),
@@ -250,6 +257,7 @@ impl Dispatch {
             handing: join::Tally::default(),
             replies,
             polls: polls::Polls::new(),
+            shown: told::Shown::default(),
         };
         Dispatch {
             inner: Arc::new(inner),

@@ -214,7 +214,10 @@ impl Listener {
                     self.watcher.follow(task, row.version);
                 }
                 self.last = Some((task, sealed));
-                Some(Push::Task(self.dispatch.view(&row, now)))
+                let view = self.dispatch.view(&row, now);
+                self.dispatch
+                    .shows(task, view.questions.iter().map(|question| question.key));
+                Some(Push::Task(view))
             }
             Err(_) => {
                 self.unfollow(task);

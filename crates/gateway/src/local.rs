@@ -4,6 +4,7 @@
 
 pub mod form;
 pub mod links;
+pub mod notice;
 pub mod page;
 pub mod pipe;
 pub mod socket;

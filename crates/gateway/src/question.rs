@@ -1,6 +1,7 @@
-//! A tool's question as the gateway stores it, and what counts as an answer.
+//! A tool's question as the gateway stores it, how it is told to a client, and what counts as an answer.
 //!
-//! `command` makes questions through `outbound`; `dispatch` shows them and checks answers. Pure.
+//! `command` and `upstream` make questions through `outbound`; `dispatch` and `session` show them, and `dispatch` checks
+//! answers. Pure.
 
 use longhaul_core::{
     Body, Millis,
@@ -8,11 +9,19 @@ use longhaul_core::{
     task::{Question, QuestionState, Reader},
 };
 use longhaul_mcp::{
+    clean,
     form::{self, Form},
-    frame::Raw,
+    frame::{Obj, Raw},
     request::Answers,
+    url_rule::{Link, Reach},
 };
+use longhaul_store::Row;
 use serde::{Deserialize, Serialize};
+
+use crate::view::Context;
+
+/// The most characters of a name that a question repeats.
+const NAME_CHARS_MAX: usize = 80;
 
 /// A question as it is stored: what is asked, and the name that the tool gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +70,91 @@ impl Kind {
     }
 }
 
+/// Who asks, as Longhaul knows it (G-31, S11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The tool, by the name that it is listed by.
+    pub tool: String,
+    /// The server behind that has the tool.
+    pub server: Option<String>,
+    /// The short name of the task.
+    pub task: String,
+    /// Who called the tool: what the client calls itself, or `you`.
+    pub caller: String,
+}
+
+impl Asker {
+    /// Who asks the open questions of this row. Its context must have been loaded.
+    pub fn of(row: &Row) -> Asker {
+        let short = |name: &str| clean(name, NAME_CHARS_MAX);
+        let server = Context::decode(&row.context).server_tool;
+        Asker {
+            tool: short(&row.tool),
+            server: server.map(|tool| short(&tool.server)),
+            task: row.name.clone(),
+            caller: match caller(&row.origin) {
+                "" | "client" => "a client".to_owned(),
+                name => short(name),
+            },
+        }
+    }
+
+    /// In one line, as it stands above the words of the tool.
+    pub fn words(&self) -> String {
+        let Asker {
+            tool,
+            server,
+            task,
+            caller,
+        } = self;
+        let server = server.as_ref().map(|server| format!(" of the server {server}"));
+        let server = server.unwrap_or_default();
+        format!("The tool {tool}{server} asks, in task {task}, called by {caller}:")
+    }
+}
+
+/// Whoever came in this way, for the person whose tasks these are: `you`, or what the MCP client calls itself.
+pub fn caller(origin: &str) -> &str {
+    match origin {
+        "cli" | "page" => "you",
+        client => client,
+    }
+}
+
+/// What a person is told of a link whose name has letters beyond ASCII.
+pub fn warning(link: &Link) -> Option<String> {
+    let spelt = link.spelt()?;
+    let host = link.host();
+    Some(format!(
+        "The link leads to {host}, which reads {spelt}. Letters beyond ASCII can look like others: open it only if you \
+         know that name."
+    ))
+}
+
 impl Stored {
+    /// The request as a client is sent it. What a person is to read begins with a line of ours that says who asks; the
+    /// tool's own words, which have no line breaks, stand below it (G-31).
+    pub fn told(self, asker: &Asker) -> Raw {
+        if !self.kind.answered_by_people() {
+            return self.request;
+        }
+        let Ok(mut request) = self.request.read::<Obj>() else {
+            return self.request;
+        };
+        let mut params = request.obj("params").unwrap_or_default();
+        let words: String = params.get("message").unwrap_or_default();
+        let url = params.get::<String>("url");
+        let link = url.and_then(|url| Link::parse(&url, Reach::ThisMachine).ok());
+        let warning = link.as_ref().and_then(warning);
+        let message = match warning {
+            Some(warning) => format!("{}\n{warning}\n\n{words}", asker.words()),
+            None => format!("{}\n\n{words}", asker.words()),
+        };
+        params.set("message", &message);
+        request.set("params", &params.to_raw());
+        request.to_raw()
+    }
+
     /// The question as a body.
     pub fn encode(&self) -> Body {
         Body::new(&serde_json::to_vec(self).expect("text, an enum and raw JSON always serialize"))

@@ -27,7 +27,11 @@ use crate::{
     dispatch::{self, Dispatch},
     http::{self, Allowed, connections},
     listen,
-    local::{links::Links, page, pipe, socket},
+    local::{
+        links::Links,
+        notice::{NoNotices, Notifier},
+        page, pipe, socket,
+    },
     sealed_id::Keys,
     stdio::{self, Stdio},
     updates,
@@ -55,6 +59,8 @@ pub struct Setup<'a> {
     pub listen: Listen,
     /// It makes way for a newer one that asks.
     pub makes_way: bool,
+    /// What tells the user of questions that no client shows, or why nothing does.
+    pub notices: Result<Notifier, NoNotices>,
 }
 
 /// What a server does about its address.
@@ -162,6 +168,11 @@ impl Server {
             setup.keys,
             dispatch::Settings {
                 config_files: setup.config_files.iter().map(|file| shown(file)).collect(),
+                notices: setup
+                    .notices
+                    .as_ref()
+                    .map(Notifier::program)
+                    .map_err(ToString::to_string),
                 ..dispatch_settings(config, mcp_url)
             },
         );
@@ -183,6 +194,16 @@ impl Server {
             }
         });
         let (end, ended) = watch::channel(End::No);
+        if let Ok(notifier) = setup.notices {
+            let (dispatch, mut ended) = (dispatch.clone(), ended.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = dispatch.tell_of_questions(notifier) => {}
+                    // A sender that is gone is an end, too.
+                    _ = ended.wait_for(|end| *end == End::Now) => {}
+                }
+            });
+        }
         let (ask, asked_to_make_way) = watch::channel(false);
         let make_way = pipe::MakeWay {
             ask,

@@ -13,7 +13,11 @@ use longhaul_mcp::{
 use longhaul_store::Row;
 use serde::{Deserialize, Serialize};
 
-use crate::{outbound::Note, question::Stored, sealed_id::Keys};
+use crate::{
+    outbound::Note,
+    question::{Asker, Stored},
+    sealed_id::Keys,
+};
 
 /// What the gateway stores beside a task's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,12 +148,13 @@ impl Poll {
 pub fn task(row: &Row, now: Millis, keys: &Keys, poll: Poll) -> TaskView {
     let note = Note::decode(&row.note);
     let context = Context::decode(&row.context);
+    let asker = Asker::of(row);
     // C-29: what the call did not declare is asked elsewhere, on the page and the terminal.
     let questions: Vec<OpenQuestion> = Stored::open(&row.task)
         .filter(|(_, stored)| stored.kind.declared_by(context.answers.into()))
         .map(|(question, stored)| OpenQuestion {
             key: question.key,
-            ask: stored.request,
+            ask: stored.told(&asker),
         })
         .collect();
     let asks_elsewhere = row.task.phase == Phase::Asking && questions.is_empty();

@@ -169,7 +169,8 @@ pub(crate) struct ResultOf {
 pub(crate) struct Answer {
     /// The task's name
     pub name: String,
-    /// The answer: `field=value`, or only the value when there is one field; without it you are asked
+    /// The answer: `field=value`, or only the value when there is one field; `-` reads a JSON object from standard
+    /// input; without it you are asked
     #[arg(value_name = "FIELD=VALUE", conflicts_with_all = ["decline", "dismiss"])]
     pub fields: Vec<String>,
     /// Which question, when several are open

@@ -8,12 +8,12 @@ use std::{
 };
 
 use longhaul_gateway::{
-    admin::api::{Action, Answer, Question},
+    admin::api::{Action, Answer, Question, Task},
     local::form::{self, Field, Kind},
 };
 use tokio::sync::mpsc;
 
-use crate::screen::{line, tell};
+use crate::screen::{self, line, tell};
 
 /// Whether there is a person who can be asked: someone who reads and types.
 pub(crate) fn is_possible() -> bool {
@@ -52,14 +52,12 @@ pub(crate) type Earlier = BTreeMap<String, Vec<String>>;
 /// Asks until the form is filled in. `None` when the terminal was closed.
 pub(crate) async fn ask(
     typed: &mut Typed,
-    tool: &str,
+    task: &Task,
     question: &Question,
     earlier: &mut Earlier,
 ) -> Option<Answer> {
-    tell(format!("\n{} asks: {}", line(tool), line(&question.message)));
-    if let Some(url) = &question.url {
-        tell(format!("  address   {}", line(url)));
-    }
+    tell("");
+    show(task, question);
     tell("  (/decline says no, /dismiss closes the question)");
     let settled = |action, content| Answer {
         question: Some(question.key.clone()),
@@ -105,6 +103,31 @@ pub(crate) async fn ask(
         }
     }
     Some(settled(Action::Accept, Some(form::object(&members))))
+}
+
+/// Says who asks, in our words, and what, set apart from them (G-31).
+pub(crate) fn show(task: &Task, question: &Question) {
+    let server = task.server.as_ref();
+    let server = server.map(|server| format!(" of the server {}", line(server)));
+    tell(format!(
+        "{}{} asks  (task {}, called by {})",
+        line(&task.tool),
+        server.unwrap_or_default(),
+        task.name,
+        line(task.caller())
+    ));
+    for text in screen::quoted(&line(&question.message)) {
+        tell(format!("  | {text}"));
+    }
+    if let Some(url) = &question.url {
+        tell(format!("  address   {}", line(url)));
+    }
+    if let Some(site) = &question.site {
+        tell(format!("  it is at  {}", line(site)));
+    }
+    if let Some(warning) = &question.warning {
+        tell(format!("  warning   {}", line(warning)));
+    }
 }
 
 fn prompt() {

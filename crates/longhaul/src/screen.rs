@@ -105,6 +105,32 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     out
 }
 
+/// A text from outside in lines that fit beside a bar, so that none of it can be taken for our own.
+pub(crate) fn quoted(text: &str) -> Vec<String> {
+    let columns = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
+    let room = columns.saturating_sub(4).clamp(20, 100);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_inclusive(' ') {
+        if used > 0 && used + word.trim_end().width() > room {
+            lines.push(String::new());
+            used = 0;
+        }
+        for c in word.chars() {
+            let wide = c.width().unwrap_or(0);
+            if used + wide > room {
+                lines.push(String::new());
+                used = 0;
+            }
+            used += wide;
+            if let Some(last) = lines.last_mut() {
+                last.push(c);
+            }
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
 /// Rows under a heading, each column as wide as its widest cell; the last one takes what is left.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]], columns: usize) -> Vec<String> {
     let widths = widths(heading, rows, columns);

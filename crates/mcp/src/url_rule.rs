@@ -7,6 +7,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
+use unicode_normalization::{UnicodeNormalization, char::canonical_combining_class};
+use unicode_security::{GeneralSecurityProfile, MixedScript, skeleton};
 use url::{Host, ParseError, Url};
 
 /// The longest link, in bytes, as it comes and as it is written again.
@@ -30,10 +32,30 @@ const NOT_PUBLIC: &[&str] = &[
     "example",
     "onion",
     "alt",
+    "i2p",
+    "consul",
+    "svc",
+    "mail",
+];
+
+/// Public names of the services that tell a machine of a cloud its own secrets; names below them, too.
+const METADATA: &[&str] = &[
+    "metadata.goog",
+    "metadata.tencentyun.com",
+    "metadata.platformequinix.com",
+    "metadata.packet.net",
+    "metadata.cloud.ibm.com",
 ];
 
 /// How a label begins that stands for a name beyond ASCII.
 const ENCODED: &str = "xn--";
+
+/// Letters that older readers take for other ones: a name with them has two readings.
+const TWO_READINGS: &[char] = &['ß', 'ς', '\u{200c}', '\u{200d}'];
+
+/// The combining class of marks below a letter, and the least one of marks that are no part of their script's letters.
+const BELOW: u8 = 220;
+const MARK: u8 = 200;
 
 /// How far a link may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +71,7 @@ pub enum Reach {
 pub struct Link {
     url: Url,
     host: String,
+    spelt: Option<String>,
 }
 
 /// The rule that a link breaks; each fits after "a link must be".
@@ -66,9 +89,10 @@ pub enum BadLink {
     /// Something stands before an `@` in front of the host.
     #[error("without a user name")]
     UserInfo,
-    /// A name beyond ASCII, or one that stands for such a name: it can look like another.
-    #[error("to a name in plain ASCII")]
-    International,
+    /// A name beyond ASCII that looks like another: of letters of several scripts, of letters that all look like ASCII
+    /// ones, of letters that no language writes, or of one that is not written as browsers write it.
+    #[error("to a name that looks like no other")]
+    LookAlike,
     /// A label of the name is none of a host: empty, over 63 bytes, escaped, or of other characters than letters,
     /// digits and inner hyphens.
     #[error("to a plain host name")]
@@ -82,7 +106,7 @@ pub enum BadLink {
     /// An address in place of a name, public or not, however it is spelt.
     #[error("to a name, not to an address")]
     Address,
-    /// One label, or a last label that no public name has.
+    /// One label, a last label that no public name has, or a name of a cloud's metadata service.
     #[error("to a public host name")]
     NotPublic,
 }
@@ -125,8 +149,12 @@ impl Link {
         if !is_here {
             check_public(&url, &host)?;
         }
+        let spelt = match host {
+            Host::Domain(name) => spelt(authority, name)?,
+            Host::Ipv4(_) | Host::Ipv6(_) => None,
+        };
         let host = host.to_string();
-        Ok(Link { url, host })
+        Ok(Link { url, host, spelt })
     }
 
     /// The link as it is shown and opened.
@@ -134,9 +162,23 @@ impl Link {
         self.url.as_str()
     }
 
-    /// The host that it leads to.
+    /// The host that it leads to, in ASCII.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The host in its own letters, where it has some beyond ASCII: whoever is shown it is to be warned.
+    pub fn spelt(&self) -> Option<&str> {
+        self.spelt.as_deref()
+    }
+
+    /// The part of the host that somebody registered, such as `example.co.uk` of `login.example.co.uk`; the whole host
+    /// where nothing was. Who has it decides about all names below it.
+    pub fn site(&self) -> &str {
+        match self.url.domain() {
+            Some(name) => psl::domain_str(name).unwrap_or(name),
+            None => &self.host,
+        }
     }
 }
 
@@ -153,21 +195,54 @@ fn authority(text: &str, reach: Reach) -> Result<&str, BadLink> {
     }
 }
 
-/// Readers differ about hosts that are escaped or beyond ASCII, so the parser never sees one.
+/// Readers differ about hosts that are escaped, so the parser never sees one; nor does it see signs that it would take
+/// for others.
 fn check_characters(authority: &str) -> Result<(), BadLink> {
-    let is_encoded = |label: &str| {
-        let start = label.get(..ENCODED.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(ENCODED))
-    };
-    if !authority.is_ascii() || authority.split('.').any(is_encoded) {
-        return Err(BadLink::International);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
+    match authority.chars().find(|c| !is_plain(*c)) {
+        None => Ok(()),
+        Some(c) if c.is_ascii() => Err(BadLink::Label),
+        Some(_) => {
+            let is_letter = |c: char| is_plain(c) || c.identifier_allowed();
+            let fits = authority.chars().all(is_letter);
+            fits.then_some(()).ok_or(BadLink::LookAlike)
+        }
     }
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]".contains(&byte);
-    if authority.bytes().all(is_plain) {
-        Ok(())
-    } else {
-        Err(BadLink::Label)
+}
+
+/// The name in its own letters; `None` where they are all ASCII.
+fn spelt(authority: &str, name: &str) -> Result<Option<String>, BadLink> {
+    let (spelt, read) = idna::domain_to_unicode(name);
+    if read.is_err() {
+        return Err(BadLink::LookAlike);
     }
+    if !spelt.split('.').all(looks_like_itself) {
+        return Err(BadLink::LookAlike);
+    }
+    // What the parser had to replace is one thing to who reads it, and another to who opens it.
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let written = host.to_lowercase();
+    let mut labels = written.trim_end_matches('.').split('.').zip(spelt.split('.'));
+    if !host.is_ascii() && !labels.all(|(written, spelt)| written.starts_with(ENCODED) || written == spelt) {
+        return Err(BadLink::LookAlike);
+    }
+    Ok((!spelt.is_ascii()).then_some(spelt))
+}
+
+/// Whether a label cannot well be taken for another one.
+fn looks_like_itself(label: &str) -> bool {
+    if label.is_ascii() {
+        // One that does not decode stays encoded.
+        return !label.starts_with(ENCODED);
+    }
+    let is_allowed = |c: char| c == '-' || (c.identifier_allowed() && !TWO_READINGS.contains(&c));
+    // The line under a link hides what stands below a letter, and a mark of its own is easily overlooked.
+    let is_marked = label.chars().any(|c| canonical_combining_class(c) >= MARK)
+        || label.nfd().any(|c| canonical_combining_class(c) == BELOW);
+    label.chars().all(is_allowed)
+        && !is_marked
+        && label.is_single_script()
+        && !skeleton(label).all(|c| c.is_ascii())
 }
 
 fn is_loopback(host: &Host<&str>) -> bool {
@@ -194,10 +269,17 @@ fn check_public(url: &Url, host: &Host<&str>) -> Result<(), BadLink> {
         return Err(BadLink::Label);
     }
     let last = labels.last().copied().unwrap_or_default();
-    if labels.len() < 2 || !last.bytes().all(|byte| byte.is_ascii_lowercase()) || NOT_PUBLIC.contains(&last) {
+    let is_word = last.bytes().all(|byte| byte.is_ascii_lowercase()) || last.starts_with(ENCODED);
+    let is_metadata = METADATA.iter().any(|known| is_or_is_below(name, known));
+    if labels.len() < 2 || !is_word || NOT_PUBLIC.contains(&last) || is_metadata {
         return Err(BadLink::NotPublic);
     }
     Ok(())
+}
+
+fn is_or_is_below(name: &str, known: &str) -> bool {
+    let rest = name.strip_suffix(known);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// The parser has made capitals small.

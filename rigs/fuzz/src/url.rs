@@ -55,10 +55,7 @@ fn check_public_name(link: &Link) {
     let labels: Vec<&str> = host.split('.').collect();
     assert!(labels.len() >= 2 && host.len() <= 253, "{host}");
     for label in &labels {
-        assert!(
-            (1..=63).contains(&label.len()) && !label.starts_with("xn--"),
-            "{host}"
-        );
+        assert!((1..=63).contains(&label.len()), "{host}");
         assert!(
             label
                 .bytes()
@@ -66,6 +63,13 @@ fn check_public_name(link: &Link) {
             "{host}"
         );
     }
+    // A name beyond ASCII is known by how it is spelt, and no label of it reads as one in ASCII.
+    let is_encoded = labels.iter().any(|label| label.starts_with("xn--"));
+    assert_eq!(link.spelt().is_some(), is_encoded, "{host}");
+    for (label, spelt) in labels.iter().zip(link.spelt().unwrap_or(host).split('.')) {
+        assert_eq!(label.starts_with("xn--"), !spelt.is_ascii(), "{host}");
+    }
+    assert!(host.ends_with(link.site()) && !link.site().is_empty(), "{host}");
     assert!(host.parse::<Ipv4Addr>().is_err());
     let last = labels.last().copied().unwrap_or_default();
     let private = [
@@ -81,7 +85,8 @@ fn check_public_name(link: &Link) {
         "onion",
     ];
     assert!(
-        !private.contains(&last) && last.bytes().all(|byte| byte.is_ascii_alphabetic()),
+        !private.contains(&last)
+            && (last.starts_with("xn--") || last.bytes().all(|byte| byte.is_ascii_alphabetic())),
         "{host}"
     );
 }

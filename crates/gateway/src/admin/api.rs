@@ -4,13 +4,20 @@
 //! their short names; neither row ids nor sealed ids appear. Members are only ever added: a reader ignores what
 //! it does not know.
 
-use longhaul_core::{Millis, Outcome as Ended, Phase, Reason, Run, Stop as Stopping, Task as Machine};
+use longhaul_core::{
+    Millis, Outcome as Ended, Phase, Reason, Run, Stop as Stopping, Task as Machine,
+    task::{QuestionState, Reader},
+};
 use longhaul_store::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::question::caller;
+
 /// The most tasks on one page of a list.
 pub const LIST_MAX: u32 = 1_000;
+/// The most questions of one task that are over and are told of.
+pub const SETTLED_MAX: usize = 16;
 /// Tasks on a page of a list when the caller names no number.
 pub const LIST_DEFAULT: u32 = 50;
 
@@ -52,6 +59,9 @@ pub struct Task {
     pub name: String,
     /// The tool.
     pub tool: String,
+    /// The server behind that has the tool. Known while the task asks, and where one task is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// The state.
     pub state: State,
     /// How the call came in: the client's own name, cleaned, when it gave one; else `client`, `cli` or `page`.
@@ -85,6 +95,67 @@ pub struct Task {
     pub reason: Option<String>,
     /// The open questions that its owner may answer, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Question>,
+    /// How the questions before these ended, oldest first; of many, the newest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<Settled>,
+}
+
+/// A question that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Its key within the task.
+    pub key: String,
+    /// How it ended.
+    pub how: How,
+}
+
+/// How a question ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// It was answered.
+    Given,
+    /// Somebody said no, its time was over, or three answers did not fit.
+    Declined,
+    /// Somebody closed it, or its time was over.
+    Dismissed,
+    /// Nobody waits for an answer any more.
+    Withdrawn,
+}
+
+impl How {
+    /// What somebody reads whose answer comes too late.
+    pub const fn words(self) -> &'static str {
+        match self {
+            How::Given => "the question was answered already: the first answer counts",
+            How::Declined => "the question was declined already, by somebody or because its time was over",
+            How::Dismissed => "the question was closed already, by somebody or because its time was over",
+            How::Withdrawn => "the question was taken back: nobody waits for an answer any more",
+        }
+    }
+
+    fn of(state: &QuestionState) -> Option<How> {
+        match state {
+            QuestionState::Open { .. } => None,
+            QuestionState::Given { .. } => Some(How::Given),
+            QuestionState::Declined => Some(How::Declined),
+            QuestionState::Dismissed => Some(How::Dismissed),
+            QuestionState::Withdrawn => Some(How::Withdrawn),
+        }
+    }
+}
+
+/// What the bodies of a row say of its task.
+#[derive(Debug)]
+pub struct Read {
+    /// The server behind that has the tool.
+    pub server: Option<String>,
+    /// The latest progress.
+    pub progress: Option<Progress>,
+    /// What it is doing, or how it ended.
+    pub status: String,
+    /// The open questions that its owner may answer.
     pub questions: Vec<Question>,
 }
 
@@ -251,6 +322,12 @@ pub struct Question {
     /// An address to open, for a question in URL mode; shown in full, never fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// The part of the address that somebody registered: who has it decides what is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// What a person should know before the address is opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// Its deadline (milliseconds since the Unix epoch).
     pub until_ms: u64,
     /// Answers so far that did not fit, 0 to 2; the third is a decline.
@@ -366,6 +443,12 @@ pub struct Health {
     /// The files of the configuration that it read when it started, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config: Vec<String>,
+    /// The program that tells the user of questions that no client shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notices: Option<String>,
+    /// Why nothing tells the user of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_notices: Option<String>,
     /// The address of the MCP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<String>,
@@ -485,25 +568,17 @@ impl Task {
     /// Who called, for the person whose tasks these are: `you`, or what the MCP client calls itself. Text from
     /// outside.
     pub fn caller(&self) -> &str {
-        match self.origin.as_str() {
-            "cli" | "page" => "you",
-            origin => origin,
-        }
+        caller(&self.origin)
     }
 
-    /// The row as a person reads it. `progress`, `status` and `questions` are what the gateway reads out of the
-    /// row's bodies; nothing else here is opaque.
-    pub fn of(
-        row: &Row,
-        now: Millis,
-        progress: Option<Progress>,
-        status: String,
-        questions: Vec<Question>,
-    ) -> Task {
+    /// The row as a person reads it. `read` is what the gateway reads out of the row's bodies; nothing else here is
+    /// opaque.
+    pub fn of(row: &Row, now: Millis, read: Read) -> Task {
         let machine = &row.task;
         Task {
             name: row.name.clone(),
             tool: row.tool.clone(),
+            server: read.server,
             state: State::of(machine),
             origin: row.origin.clone(),
             session: row.session.clone(),
@@ -513,8 +588,8 @@ impl Task {
             updated_at_ms: row.updated_at.0,
             expires_at_ms: machine.expires_at.0,
             now_ms: now.0,
-            progress,
-            status,
+            progress: read.progress,
+            status: read.status,
             stop: match machine.stop {
                 Stopping::None => None,
                 Stopping::NotStarted => Some(Stop::NotStarted),
@@ -523,9 +598,25 @@ impl Task {
                 Stopping::Unknown => Some(Stop::Unknown),
             },
             reason: reason(&machine.phase).map(str::to_owned),
-            questions,
+            questions: read.questions,
+            settled: settled(machine),
         }
     }
+}
+
+fn settled(machine: &Machine) -> Vec<Settled> {
+    let own = machine
+        .questions
+        .iter()
+        .filter(|question| question.reader == Reader::Client);
+    let settled = own.filter_map(|question| {
+        Some(Settled {
+            key: question.key.to_string(),
+            how: How::of(&question.state)?,
+        })
+    });
+    let settled: Vec<Settled> = settled.collect();
+    settled[settled.len().saturating_sub(SETTLED_MAX)..].to_vec()
 }
 
 /// The word for why Longhaul, or somebody else than the tool, ended a task.

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::{
+    local::Local,
     sections::{Limits, Server, Store, Tasks},
     setting::Setting,
     tool::{Annotations, Tool, object_schema},
@@ -19,6 +20,7 @@ pub fn reference() -> Vec<Setting> {
         Tasks::settings(),
         Store::settings(),
         Limits::settings(),
+        Local::settings(),
         Tool::settings(),
         Annotations::settings(),
         Upstream::settings(),
@@ -46,6 +48,7 @@ pub fn schema() -> Json {
         ("tasks", Tasks::settings()),
         ("store", Store::settings()),
         ("limits", Limits::settings()),
+        ("local", Local::settings()),
     ] {
         properties.insert(name.to_owned(), object_schema(&settings));
     }

@@ -14,7 +14,7 @@ use longhaul_mcp::{
 };
 use longhaul_store::Row;
 
-use super::Dispatch;
+use super::{Dispatch, store_reply};
 use crate::{
     gate::Action,
     identity::Caller,
@@ -44,7 +44,8 @@ impl Dispatch {
         Ok(any)
     }
 
-    /// Applies answers to open questions, all or none. Those whose deadline has passed change nothing.
+    /// Applies answers to open questions, all or none. Those to questions that were settled meanwhile, or whose
+    /// deadline has passed, change nothing (D-31); whether any did.
     ///
     /// # Errors
     /// The first answer that does not fit. Nothing was applied, except that the misfits were counted.
@@ -53,7 +54,7 @@ impl Dispatch {
         caller: &Caller,
         row: &Row,
         answers: Vec<(QuestionKey, Stored, Response)>,
-    ) -> Result<(), Unsettled> {
+    ) -> Result<bool, Unsettled> {
         let mut events = Vec::new();
         let mut misfits = Vec::new();
         for (key, stored, response) in answers {
@@ -70,7 +71,8 @@ impl Dispatch {
                     open.map(|(key, answer)| answered(*key, answer.clone())).collect(),
                 )
             };
-            return Ok(self.change(&caller.owner, Action::Update, row.id, make).await?);
+            let changed = self.try_change(&caller.owner, Action::Update, row.id, make).await;
+            return changed.map_err(|error| Unsettled::Failed(store_reply(&error)));
         }
         let keys: Vec<QuestionKey> = misfits.iter().map(|(key, _, _)| *key).collect();
         let make = move |row: &Row, now: Millis| {

@@ -7,6 +7,7 @@ use longhaul_mcp::{
     frame::{Obj, Raw},
     request::{Answers, CallTool, Response, Takes},
     rpc_error::{self, Data},
+    url_rule::{Link, Reach},
 };
 use longhaul_store::{List, Query, Row};
 use serde_json::value::RawValue;
@@ -21,7 +22,7 @@ use crate::{
     gate::{self, Action, View},
     identity::{Caller, Origin},
     outbound::Note,
-    question::{Kind, Stored},
+    question::{self, Asker, Kind, Stored},
     toolset,
 };
 
@@ -81,17 +82,20 @@ impl Backend for Dispatch {
     fn answer(&self, peer: Peer, name: String, answer: api::Answer) -> Reply<'_, api::Task> {
         Box::pin(async move {
             let caller = caller(peer);
-            let (row, _) = self.named(&caller, Action::Update, &name).await?;
-            let (key, stored) = chosen(&row, answer.question.as_deref())?;
+            let (row, now) = self.named(&caller, Action::Update, &name).await?;
+            let (key, stored) = chosen(&row, now, answer.question.as_deref())?;
             let response = Response {
                 key: key.to_string(),
                 body: elicit_result(&answer)?,
             };
-            self.settle(&caller, &row, vec![(key, stored, response)])
-                .await
-                .map_err(unsettled)?;
+            let settled = self.settle(&caller, &row, vec![(key, stored, response)]).await;
+            let counts = settled.map_err(unsettled)?;
             let (row, now) = self.named(&caller, Action::Get, &name).await?;
-            Ok(shown(&row, now))
+            let task = shown(&row, now);
+            match counts {
+                true => Ok(task),
+                false => Err(too_late(&task, &key.to_string())),
+            }
         })
     }
 
@@ -217,6 +221,8 @@ impl Backend for Dispatch {
                 draining: load.draining,
                 config: self.inner.settings.config_files.clone(),
                 mcp: self.inner.settings.mcp_url.clone(),
+                notices: self.inner.settings.notices.as_ref().ok().cloned(),
+                no_notices: self.inner.settings.notices.as_ref().err().cloned(),
                 store: stats.backend.to_owned(),
                 schema: stats.schema,
                 tasks: stats.tasks,
@@ -363,6 +369,8 @@ impl Following {
             if row.version > self.since {
                 self.since = row.version;
                 let task = shown(&row, now);
+                let keys = row.task.open_questions().map(|question| question.key);
+                self.dispatch.shows(row.id, keys);
                 self.ended = task.state.is_settled();
                 return Some((task, self));
             }
@@ -395,7 +403,13 @@ pub(super) fn shown(row: &Row, now: Millis) -> api::Task {
         .filter(|(_, stored)| stored.kind.answered_by_people())
         .filter_map(|(asked, stored)| asked_question(asked, &stored))
         .collect();
-    api::Task::of(row, now, progress, status(row, &note), questions)
+    let read = api::Read {
+        server: Asker::of(row).server,
+        progress,
+        status: status(row, &note),
+        questions,
+    };
+    api::Task::of(row, now, read)
 }
 
 /// What the task is doing, or how it ended, in one line.
@@ -444,11 +458,19 @@ fn asked_question(asked: &longhaul_core::Question, stored: &Stored) -> Option<ap
         return None;
     };
     let params: Elicitation = stored.request.read::<Asked>().ok()?.params;
+    // Whoever reads it here sits at this machine.
+    let link = params
+        .url
+        .as_deref()
+        .map(|url| Link::parse(url, Reach::ThisMachine));
+    let link = link.and_then(Result::ok);
     Some(api::Question {
         key: asked.key.to_string(),
         message: params.message,
         form: params.requested_schema,
         url: params.url,
+        site: link.as_ref().map(|link| link.site().to_owned()),
+        warning: link.as_ref().and_then(question::warning),
         until_ms: until.0,
         misfits: asked.misfits,
     })
@@ -493,7 +515,7 @@ fn outcome(row: &Row) -> Option<api::Outcome> {
 }
 
 /// The open question that an answer is for.
-fn chosen(row: &Row, named: Option<&str>) -> Result<(QuestionKey, Stored), Error> {
+fn chosen(row: &Row, now: Millis, named: Option<&str>) -> Result<(QuestionKey, Stored), Error> {
     let mut open: Vec<(QuestionKey, Stored)> = Stored::open(&row.task)
         .filter(|(_, stored)| matches!(stored.kind, Kind::Form | Kind::Url))
         .map(|(asked, stored)| (asked.key, stored))
@@ -502,15 +524,7 @@ fn chosen(row: &Row, named: Option<&str>) -> Result<(QuestionKey, Stored), Error
         Some(named) => open
             .into_iter()
             .find(|(key, _)| key.to_string() == named)
-            .ok_or_else(|| {
-                Error::new(
-                    409,
-                    rpc_code(rpc_error::INVALID_PARAMS),
-                    "question_closed",
-                    format!("question `{named}` is not open"),
-                    Who::Caller,
-                )
-            }),
+            .ok_or_else(|| too_late(&shown(row, now), named)),
         None if open.len() == 1 => Ok(open.remove(0)),
         None if open.is_empty() => Err(Error::new(
             409,
@@ -527,6 +541,19 @@ fn chosen(row: &Row, named: Option<&str>) -> Result<(QuestionKey, Stored), Error
             )))
         }
     }
+}
+
+/// Why an answer changes nothing: the first one counted, or nobody waits for any (D-31).
+fn too_late(task: &api::Task, key: &str) -> Error {
+    let settled = task.settled.iter().find(|settled| settled.key == key);
+    let is_open = task.questions.iter().any(|question| question.key == key);
+    let why = match settled {
+        Some(settled) => settled.how.words().to_owned(),
+        None if is_open => "the time for an answer is over".to_owned(),
+        None => format!("question `{key}` is not open"),
+    };
+    let code = rpc_code(rpc_error::INVALID_PARAMS);
+    Error::new(409, code, "question_closed", why, Who::Caller)
 }
 
 /// An answer of the local API as the wire's result object.

@@ -81,6 +81,10 @@ impl Gated {
         self.0.watcher()
     }
 
+    pub(super) fn asking(&self) -> tokio::sync::broadcast::Receiver<TaskId> {
+        self.0.asking()
+    }
+
     pub(super) fn notes(&self, task: TaskId) -> Notes {
         self.0.notes(task)
     }

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     identity::Caller,
     outbound::{Log, Note},
+    question::Asker,
     quota::Place,
     request_state::State,
     session::{
@@ -210,6 +211,7 @@ impl Held {
         };
         if let Some((feed, carriage)) = &mut self.feed {
             self.ready.extend(feed.look(carriage, &row));
+            self.dispatch.shows(row.id, feed.asked());
             if !self.ready.is_empty() {
                 return Ok(Looked::Again);
             }
@@ -306,12 +308,13 @@ impl Held {
         if asked_on_stream {
             return Ok(Looked::Wait { version: row.version });
         }
+        let asker = Asker::of(row);
         let requests: Vec<InputRequest> = shown(&row.task)
             .into_iter()
             .filter(|(_, _, stored)| stored.kind.declared_by(self.client.answers))
             .map(|(key, _, stored)| InputRequest {
                 key,
-                ask: stored.request,
+                ask: stored.told(&asker),
             })
             .collect();
         if requests.is_empty() && takes_task {
@@ -320,6 +323,8 @@ impl Held {
         if requests.is_empty() {
             return self.asked_elsewhere(row).await;
         }
+        let keys = row.task.open_questions().map(|question| question.key);
+        self.dispatch.shows(row.id, keys);
         if row.hidden {
             self.dispatch.begin_round(&self.caller, row.id).await?;
         }

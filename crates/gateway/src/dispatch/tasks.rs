@@ -28,6 +28,10 @@ impl Dispatch {
             session.follow(row.id, true);
         }
         let mut view = self.view(&row, now);
+        if session.is_none() {
+            // A session reads its questions on its streams, and here only that there are some.
+            self.shows(row.id, view.questions.iter().map(|question| question.key));
+        }
         view.poll_ms = view.poll_ms.map(|hint| polls.hint(look, hint));
         Ok(Reply::Task(view))
     }

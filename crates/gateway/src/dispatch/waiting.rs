@@ -135,6 +135,7 @@ impl Waiting {
             };
             if let Some((feed, carriage)) = &mut self.feed {
                 self.ready.extend(feed.look(carriage, &row));
+                self.dispatch.shows(row.id, feed.asked());
                 if !self.ready.is_empty() {
                     continue;
                 }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::admin::{Backend, Error, api};
 
+mod asked;
 mod show;
 
 /// The most bytes of a form that a browser sends.
@@ -233,10 +234,15 @@ async fn task(
     ))
 }
 
-async fn ask(State(shared): State<Shared>, headers: HeaderMap, Path(name): Path<String>) -> Shown {
+async fn ask(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    Query(view): Query<View>,
+) -> Shown {
     let visit = visit(&shared, &headers)?;
     let task = shared.backend.get(visit.peer, name).await?;
-    Ok(show::ask(&visit, &task, &BTreeMap::new(), None))
+    Ok(asked::page(&visit, &task, &asked::Page::said(said(&view))))
 }
 
 async fn cancel(
@@ -265,19 +271,19 @@ async fn answer(
         .cloned()
         .unwrap_or_default();
     let Some(question) = task.questions.iter().find(|question| question.key == key) else {
-        return Ok(Redirect::to(&format!("/tasks/{}?said=late", task.name)).into_response());
+        return Ok(late(&visit, &task, &key));
     };
-    let misfit = |visit: &Visit, field: Option<String>, message: String| {
-        let wrong = show::Wrong {
+    let misfit = |task: &api::Task, field: Option<String>, message: String| {
+        let wrong = asked::Wrong {
             question: key.clone(),
             field,
             message,
         };
-        (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            show::ask(visit, &task, &typed, Some(&wrong)),
-        )
-            .into_response()
+        let page = asked::Page {
+            wrong: Some((&wrong, &typed)),
+            ..asked::Page::default()
+        };
+        (StatusCode::UNPROCESSABLE_ENTITY, asked::page(&visit, task, &page)).into_response()
     };
     let action = match typed
         .get("action")
@@ -292,7 +298,7 @@ async fn answer(
     let content = match (action, &question.form) {
         (api::Action::Accept, Some(form)) => match content(&form::fields(form), &typed) {
             Ok(content) => Some(content),
-            Err((field, error)) => return Ok(misfit(&visit, Some(field), error.to_string())),
+            Err((field, error)) => return Ok(misfit(&task, Some(field), error.to_string())),
         },
         (api::Action::Accept, None) | (api::Action::Decline | api::Action::Dismiss, _) => None,
     };
@@ -301,11 +307,61 @@ async fn answer(
         action,
         content,
     };
-    match shared.backend.answer(visit.peer, name, answer).await {
-        Ok(task) => Ok(Redirect::to(&format!("/tasks/{}?said=answered", task.name)).into_response()),
-        Err(error) if error.status == 422 => Ok(misfit(&visit, error.field, error.message)),
+    match shared.backend.answer(visit.peer, name.clone(), answer).await {
+        Ok(task) => {
+            let place = if task.questions.is_empty() { "tasks" } else { "ask" };
+            let said = match action {
+                api::Action::Accept => "answered",
+                api::Action::Decline => "declined",
+                api::Action::Dismiss => "dismissed",
+            };
+            Ok(Redirect::to(&format!("/{place}/{}?said={said}", task.name)).into_response())
+        }
+        Err(error) if error.status == 422 => {
+            let task = shared.backend.get(visit.peer, name).await?;
+            match task.questions.iter().any(|question| question.key == key) {
+                true => Ok(misfit(&task, error.field, error.message)),
+                false => {
+                    let page = asked::Page::warned(DECLINED);
+                    Ok((
+                        StatusCode::UNPROCESSABLE_ENTITY,
+                        asked::page(&visit, &task, &page),
+                    )
+                        .into_response())
+                }
+            }
+        }
+        Err(error) if error.reason == "question_closed" => {
+            let task = shared.backend.get(visit.peer, name).await?;
+            Ok(late(&visit, &task, &key))
+        }
         Err(error) => Err(error.into()),
     }
+}
+
+/// What somebody sees whose third answer did not fit.
+const DECLINED: &str = "Three answers did not fit, and the question counts as declined.";
+
+/// What somebody sees whose answer comes too late: why, and what is asked now.
+fn late(visit: &Visit, task: &api::Task, key: &str) -> Response {
+    let settled = task.settled.iter().find(|settled| settled.key == key);
+    let said = settled.map_or(
+        "Your answer changed nothing: the question is no longer open.",
+        |settled| match settled.how {
+            api::How::Given => "Your answer changed nothing: the question was answered already, and the first answer counts.",
+            api::How::Declined => {
+                "Your answer changed nothing: the question was declined already, by somebody or because its time was over."
+            }
+            api::How::Dismissed => {
+                "Your answer changed nothing: the question was closed already, by somebody or because its time was over."
+            }
+            api::How::Withdrawn => {
+                "Your answer changed nothing: the question was taken back, and nobody waits for an answer any more."
+            }
+        },
+    );
+    let page = asked::Page::warned(said);
+    (StatusCode::CONFLICT, asked::page(visit, task, &page)).into_response()
 }
 
 async fn style() -> impl IntoResponse {
@@ -365,7 +421,7 @@ fn content(
 ) -> Result<Box<RawValue>, (String, form::TypeError)> {
     let mut members = BTreeMap::new();
     for field in fields {
-        let values = typed.get(&show::input_name(field)).cloned().unwrap_or_default();
+        let values = typed.get(&asked::input_name(field)).cloned().unwrap_or_default();
         let values = match &field.kind {
             // A box that is not ticked is not sent at all.
             Kind::Check if values.is_empty() => vec!["false".to_owned()],
@@ -390,8 +446,11 @@ fn content(
 fn said(view: &View) -> Option<&'static str> {
     match view.said.as_deref() {
         Some("answered") => Some("The answer was given."),
+        Some("declined") => Some("The question was declined. The tool decides what it does now."),
+        Some("dismissed") => {
+            Some("The question was closed without an answer. The tool decides what it does now.")
+        }
         Some("cancelled") => Some("The task was cancelled. Its work is being stopped."),
-        Some("late") => Some("That question is no longer open."),
         Some(_) | None => None,
     }
 }

@@ -15,7 +15,7 @@ use longhaul_store::Row;
 use super::Carriage;
 use crate::{
     outbound::Note,
-    question::Stored,
+    question::{Asker, Stored},
     view::{self, Context},
 };
 
@@ -78,6 +78,11 @@ impl Feed {
 
     pub(crate) fn seen(&self) -> Seen {
         self.seen
+    }
+
+    /// The questions that its client has and that are open.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = QuestionKey> {
+        self.sent.keys().copied()
     }
 
     /// What the client is to be told, now that the row is as it is.
@@ -152,7 +157,7 @@ impl Feed {
                 self.seen.asked = self.seen.asked.max(key.0);
                 told.push(Push::Question {
                     id: RequestId::Text(self.id(row, key, times)),
-                    ask: stored.request,
+                    ask: stored.told(&Asker::of(row)),
                     task: self.sealed.clone(),
                 });
             }

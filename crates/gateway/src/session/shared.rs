@@ -182,6 +182,7 @@ impl Shared {
             told.feed.handed_out(&view.id);
         }
         self.ready.extend(told.feed.look(&self.carriage, &row));
+        self.dispatch.shows(task, told.feed.asked());
         let finished = row.task.is_finished();
         if told.handed_out {
             let status = format!("{:?} {:?}", discriminant(&view), view.status_message);

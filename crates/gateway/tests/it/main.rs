@@ -28,4 +28,5 @@ mod subscriptions;
 mod support;
 mod toolsets;
 mod upstream;
+mod url_questions;
 mod wait;

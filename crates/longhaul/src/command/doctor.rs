@@ -9,6 +9,7 @@ use longhaul_gateway::{
     admin::api::{Health, ServerState},
     command,
     config::Loaded,
+    local::notice::Program,
     upstream,
 };
 use serde::Serialize;
@@ -39,10 +40,16 @@ pub(crate) async fn doctor(common: &Common) -> Outcome {
             match (&health, &loaded) {
                 (Some(health), _) => {
                     read_by(health, &mut rows);
+                    rows.push(notices(health.notices.as_ref(), health.no_notices.as_deref()));
                     behind(&state, &mut rows).await;
                 }
                 (None, Some(loaded)) => {
                     rows.push(address(loaded));
+                    let env: Vec<_> = std::env::vars_os().collect();
+                    let found = Program::find(&loaded.config.local.notify, &env, Path::new("/"));
+                    let program = found.as_ref().ok().map(|found| found.file.display().to_string());
+                    let why = found.err().map(|why| why.to_string());
+                    rows.push(notices(program.as_ref(), why.as_deref()));
                     unasked(loaded, &mut rows);
                 }
                 (None, None) => {}
@@ -337,6 +344,18 @@ fn address(loaded: &Loaded) -> Row {
                 .fix("longhaul serve --bind 127.0.0.1:PORT"),
         ),
     }
+}
+
+/// How the user hears of a question that no client shows.
+fn notices(program: Option<&String>, why_not: Option<&str>) -> Row {
+    let found = match program {
+        Some(program) => format!("questions that no client shows are told of by {}", line(program)),
+        None => format!(
+            "none: {}; such questions wait in `longhaul tasks` and on the page",
+            line(why_not.unwrap_or("the server is older"))
+        ),
+    };
+    row("notices", found)
 }
 
 fn subreaper() -> Row {

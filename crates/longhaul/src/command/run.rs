@@ -100,7 +100,7 @@ async fn follow_to_end(client: &Client, mut task: Task) -> Result<Task, Failure>
             if prompt::is_possible() {
                 let typed = typed.get_or_insert_with(prompt::Typed::begin);
                 let earlier = earlier.entry(question.key.clone()).or_default();
-                if let Some(answer) = prompt::ask(typed, &task.tool, &question, earlier).await {
+                if let Some(answer) = prompt::ask(typed, &task, &question, earlier).await {
                     if give(client, &task.name, answer).await? == Given::Misfit {
                         // Asked again: the question is open with one misfit more.
                         told.remove(&question.key);
@@ -109,7 +109,7 @@ async fn follow_to_end(client: &Client, mut task: Task) -> Result<Task, Failure>
                     continue;
                 }
             }
-            tell(format!("{} asks: {}", line(&task.tool), line(&question.message)));
+            prompt::show(&task, &question);
             tell(format!("  answer   longhaul answer {}", task.name));
         }
         match next(client, &task).await {

@@ -27,7 +27,10 @@ use longhaul_gateway::{
     command::{self, Host},
     config::{Config, Loaded},
     dispatch,
-    local::socket::{self, Claim},
+    local::{
+        notice::{self, NoNotices, Notifier},
+        socket::{self, Claim},
+    },
     sealed_id::Keys,
     server::{self, Listen, Server, Setup},
     upstream::{
@@ -172,6 +175,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
             (Serve { .. }, _) => Listen::There,
         },
         makes_way: flags.background,
+        notices: notices(&config, &loaded.files, &host, &flags),
     };
     let server = match Server::bind(setup).await {
         Ok(server) => server,
@@ -356,6 +360,22 @@ fn host(config: &Config, state: &State, runner: &Runner) -> Result<Host, Failure
         grace: config.tasks.grace,
         questions_max: config.tasks.questions_max,
     })
+}
+
+/// What tells the user of questions that no client shows. A relative program starts at the folder of the configuration.
+fn notices(config: &Config, files: &[PathBuf], host: &Host, flags: &Serve) -> Result<Notifier, NoNotices> {
+    let folder = files.first().and_then(|file| file.parent());
+    let folder = folder.and_then(|folder| std::path::absolute(folder).ok());
+    let folder = folder.unwrap_or_else(|| PathBuf::from("/"));
+    let program = notice::Program::find(&config.local.notify, &host.env, &folder)?;
+    let has_page = config.server.page && !flags.stdio;
+    Ok(Notifier::new(
+        program,
+        host.env.clone(),
+        folder,
+        stdio_host(config, host),
+        has_page,
+    ))
 }
 
 /// What runs the programs of servers.

@@ -95,6 +95,7 @@ fn describe(task: &Task) {
     };
     row("task", task.name.clone());
     row("tool", line(&task.tool));
+    row("server", task.server.as_deref().map(line).unwrap_or_default());
     row("state", task.state.word().to_owned());
     row("age", screen::age(task.now_ms.saturating_sub(task.created_at_ms)));
     row("from", line(task.caller()));
@@ -113,7 +114,16 @@ fn describe(task: &Task) {
             .unwrap_or_default(),
     );
     for question in &task.questions {
-        row("asks", format!("{}  {}", question.key, line(&question.message)));
+        row(
+            "asks",
+            format!("{}  \"{}\"", question.key, line(&question.message)),
+        );
+        row("address", question.url.as_deref().map(line).unwrap_or_default());
+        row("at", question.site.as_deref().map(line).unwrap_or_default());
+        row(
+            "warning",
+            question.warning.as_deref().map(line).unwrap_or_default(),
+        );
     }
     let next = match (task.questions.is_empty(), task.state.is_finished()) {
         (false, _) => format!("longhaul answer {}", task.name),

@@ -12,6 +12,8 @@ mod disk;
 
 mod page;
 mod postgres;
+mod questions;
+mod rebinding;
 mod serve;
 mod speak;
 mod stdio;

@@ -219,7 +219,7 @@ fn text_from_a_tool_never_becomes_markup() {
 
 /// Reads the page as a browser's tokenizer does: every tag and attribute must be one that the page itself writes.
 fn is_only_ours(page: &Http, payload: &str) {
-    const TAGS: &str = "a body button caption code dd details div dl dt fieldset footer form h1 h2 head header html \
+    const TAGS: &str = "a blockquote body button caption code dd details div dl dt fieldset footer form h1 h2 head header html \
         input label legend li link main meta option p pre progress section select span strong style summary table \
         tbody td textarea th thead title tr ul";
     const ATTRIBUTES: &str = "action aria-describedby aria-invalid aria-label aria-labelledby autocomplete charset \

@@ -704,6 +704,7 @@ The error -32021 of what a client with a session did not declare has the code -3
 - A prompt, resource or template is not listed where it has no name, no URI or one without a scheme, control characters in it, or the name or URI of one before it. The others of its server are.
 - Of a server that lists more than one server may, what comes beyond is not listed. `longhaul servers show` says what is left out, and why.
 - A request of a server that Longhaul does not answer is refused as unknown. A ping is answered.
+- What a server asks a person in a call is asked anew, as a question of Longhaul's: its message begins with a line that says who asks, its texts have no control characters, and a link is written as browsers write it (G-31).
 - A log message that belongs to no call goes to the session whose own process sent it. Of a process that serves several it goes to nobody.
 - Progress that is no further than what was told before is left out (A-33), and so is a notification that has not the shape of its method.
 - An id comes back as the same value; how it is spelled is each hop's own.

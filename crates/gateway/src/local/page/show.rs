@@ -3,21 +3,14 @@
 //! Every text goes in through maud's braces, which escape it, or through [`text`], which also takes away
 //! characters that change how other text is shown. Nothing here uses `PreEscaped` except the doctype.
 
-use std::collections::BTreeMap;
-
-use longhaul_mcp::{
-    clean,
-    url_rule::{Link, Reach},
-};
+use longhaul_mcp::clean;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::Value;
 
+use super::asked::{asker, words};
 use crate::{
-    admin::api::{Health, Outcome, Question, State, Stop, Task, Tasks},
-    local::{
-        form::{self, Choice, Field, Kind},
-        links::Visit,
-    },
+    admin::api::{Health, Outcome, State, Stop, Task, Tasks},
+    local::links::Visit,
 };
 
 /// The longest line of a text from a tool, in characters.
@@ -26,17 +19,8 @@ const LINE_MAX: usize = 2_000;
 const SHORT_MAX: usize = 160;
 /// The longest result shown, in bytes; the rest is read with the command line.
 const RESULT_MAX: usize = 256 * 1024;
-/// Choices up to this number are shown as buttons, more as a list that opens.
-const RADIOS_MAX: usize = 6;
 /// How often a page that shows open tasks is loaded again, in seconds.
 const RELOAD_SECONDS: u32 = 5;
-
-/// An answer that did not fit.
-pub(super) struct Wrong {
-    pub(super) question: String,
-    pub(super) field: Option<String>,
-    pub(super) message: String,
-}
 
 pub(super) fn overview(
     visit: &Visit,
@@ -69,8 +53,9 @@ pub(super) fn overview(
                         @for task in &asking {
                             @for question in &task.questions {
                                 li.card.ask {
-                                    p.who { (text(&task.tool)) " asks" span.muted { " · " (task.name) } }
-                                    p.message { (text(&question.message)) }
+                                    p.who { (text(&task.tool)) " asks" }
+                                    (asker(task))
+                                    (words(question))
                                     a.button.primary href=(format!("/ask/{}", task.name)) {
                                         "Answer" span.unseen { " " (task.name) }
                                     }
@@ -136,11 +121,12 @@ pub(super) fn task(
             (progress(task))
             @for question in &task.questions {
                 div.card.ask {
-                    p.message { (text(&question.message)) }
+                    (words(question))
                     a.button.primary href=(format!("/ask/{}", task.name)) { "Answer" }
                 }
             }
             dl {
+                @if let Some(server) = &task.server { dt { "Server" } dd { (text(server)) } }
                 dt { "Age" } dd { (age(task)) }
                 dt { "From" } dd { (text(task.caller())) }
                 @if !task.session.is_empty() { dt { "Session" } dd { (text(&task.session)) } }
@@ -150,34 +136,6 @@ pub(super) fn task(
             }
             @if let Some(outcome) = outcome { (result(outcome)) }
             @if !task.state.is_finished() { (cancel(visit, task)) }
-        },
-    )
-}
-
-pub(super) fn ask(
-    visit: &Visit,
-    task: &Task,
-    typed: &BTreeMap<String, Vec<String>>,
-    wrong: Option<&Wrong>,
-) -> Markup {
-    let title = match wrong {
-        Some(_) => format!("Does not fit · {} asks", text(&task.tool)),
-        None => format!("{} asks", text(&task.tool)),
-    };
-    page(
-        &title,
-        None,
-        html! {
-            p { a href="/" { "← All tasks" } }
-            h1 { (text(&task.tool)) " asks " span.muted { (task.name) } }
-            @if task.questions.is_empty() {
-                p { "Nothing is asked at the moment. " a href=(format!("/tasks/{}", task.name)) { "See the task." } }
-            }
-            @for question in &task.questions {
-                @let wrong = wrong.filter(|wrong| wrong.question == question.key);
-                @let kept = wrong.map(|_| typed);
-                (one_question(visit, task, question, kept, wrong))
-            }
         },
     )
 }
@@ -192,155 +150,6 @@ pub(super) fn refused(title: &str, message: &str) -> Markup {
             p { a href="/" { "All tasks" } }
         },
     )
-}
-
-/// The name of the field's input: apart from the form's own, so that no tool can name a field `form_token`.
-pub(super) fn input_name(field: &Field) -> String {
-    format!("f.{}", field.name)
-}
-
-fn one_question(
-    visit: &Visit,
-    task: &Task,
-    question: &Question,
-    kept: Option<&BTreeMap<String, Vec<String>>>,
-    wrong: Option<&Wrong>,
-) -> Markup {
-    let fields = question.form.as_deref().map(form::fields).unwrap_or_default();
-    html! {
-        form.card.ask method="post" action=(format!("/ask/{}", task.name)) {
-            input type="hidden" name="form_token" value=(visit.form_token);
-            input type="hidden" name="question" value=(question.key);
-            p.message { (text(&question.message)) }
-            p.muted { "Asked by the tool " strong { (text(&task.tool)) } ". Never type a password or a key here." }
-            @if let Some(wrong) = wrong {
-                p.notice.bad role="alert" { "This does not fit: " (text(&wrong.message)) }
-            }
-            @if let Some(url) = &question.url { (address(url)) }
-            @for field in &fields {
-                @let shown = kept.map_or(&field.default, |kept| kept.get(&input_name(field)).unwrap_or(EMPTY));
-                @let bad = wrong.is_some_and(|wrong| wrong.field.as_deref() == Some(&field.name));
-                (input(&question.key, field, shown, bad))
-            }
-            div.actions {
-                button.primary name="action" value="accept" {
-                    @if fields.is_empty() { "Yes, go on" } @else { "Answer" }
-                }
-                button name="action" value="decline" formnovalidate { "Decline" }
-                button name="action" value="dismiss" formnovalidate { "Dismiss" }
-            }
-        }
-    }
-}
-
-const EMPTY: &Vec<String> = &Vec::new();
-
-fn input(key: &str, field: &Field, shown: &[String], bad: bool) -> Markup {
-    let (id, name) = (format!("{key}-{}", field.name), input_name(field));
-    let help = format!("{id}-help");
-    let one = shown.first().map_or("", String::as_str);
-    let described = field.help.as_ref().map(|_| help.as_str());
-    let invalid = bad.then_some("true");
-    let label = html! {
-        (text(&field.label))
-        @if field.required { span.muted { " (needed)" } }
-    };
-    let help = html! {
-        @if let Some(words) = &field.help { p.muted id=(help) { (text(words)) } }
-    };
-    let choices = |choices: &[Choice], kind: &str| {
-        html! {
-            fieldset aria-describedby=[described] {
-                legend { (label) }
-                (help)
-                @for (at, choice) in choices.iter().enumerate() {
-                    div.choice {
-                        input type=(kind) id=(format!("{id}-{at}")) name=(name) value=(choice.value)
-                            checked[shown.contains(&choice.value)]
-                            required[kind == "radio" && field.required] aria-invalid=[invalid];
-                        label for=(format!("{id}-{at}")) { (text(&choice.label)) }
-                    }
-                }
-            }
-        }
-    };
-    html! {
-        div.field {
-            @match &field.kind {
-                Kind::One(options) if options.len() <= RADIOS_MAX => (choices(options, "radio")),
-                Kind::Several(options) => (choices(options, "checkbox")),
-                Kind::One(options) => {
-                    label for=(id) { (label) }
-                    (help)
-                    select id=(id) name=(name) required[field.required] aria-describedby=[described] aria-invalid=[invalid] {
-                        option value="" { "Choose…" }
-                        @for choice in options {
-                            option value=(choice.value) selected[shown.contains(&choice.value)] { (text(&choice.label)) }
-                        }
-                    }
-                },
-                Kind::Check => {
-                    div.choice {
-                        input type="checkbox" id=(id) name=(name) value="true" checked[one == "true"]
-                            aria-describedby=[described] aria-invalid=[invalid];
-                        label for=(id) { (label) }
-                    }
-                    (help)
-                },
-                Kind::Number { whole, min, max } => {
-                    label for=(id) { (label) }
-                    (help)
-                    input type="number" id=(id) name=(name) value=(one) min=[min.as_ref()] max=[max.as_ref()]
-                        step=(if *whole { "1" } else { "any" }) required[field.required]
-                        aria-describedby=[described] aria-invalid=[invalid];
-                },
-                Kind::Text { min, max, format } => {
-                    label for=(id) { (label) }
-                    (help)
-                    input type=(input_type(format.as_deref())) id=(id) name=(name) value=(one)
-                        minlength=[min] maxlength=[max] required[field.required] autocomplete="off"
-                        aria-describedby=[described] aria-invalid=[invalid];
-                },
-                Kind::List(_) | Kind::Json => {
-                    label for=(id) { (label) }
-                    (help)
-                    // A line break of its own: browsers drop the first one of a text area.
-                    textarea id=(id) name=(name) rows="4" required[field.required]
-                        aria-describedby=[described] aria-invalid=[invalid] { "\n" (shown.join("\n")) }
-                    @if matches!(field.kind, Kind::List(_)) { p.muted { "One value on each line." } }
-                },
-            }
-        }
-    }
-}
-
-fn input_type(format: Option<&str>) -> &'static str {
-    match format {
-        Some("email") => "email",
-        Some("uri") => "url",
-        Some("date") => "date",
-        Some(_) | None => "text",
-    }
-}
-
-/// An address in full, with its host set apart; a link only when it may be one (A-79, G-30). Who reads the page
-/// sits at this machine.
-fn address(url: &str) -> Markup {
-    let shown = text(url);
-    let link = Link::parse(url, Reach::ThisMachine)
-        .ok()
-        .filter(|link| link.as_str() == shown);
-    html! {
-        p { code { (shown) } }
-        @if let Some(link) = link {
-            p {
-                a href=(link.as_str()) target="_blank" rel="noopener noreferrer" {
-                    "Open " strong { (link.host()) } " in a new tab"
-                }
-            }
-        }
-        p.muted { "“Yes, go on” says that you have seen this address. Nothing is opened for you." }
-    }
 }
 
 fn table(visit: &Visit, tasks: &[&Task], caption: &str, acts: bool) -> Markup {
@@ -469,7 +278,7 @@ fn age(task: &Task) -> Markup {
     html! { (span(seconds)) }
 }
 
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
@@ -484,12 +293,12 @@ fn updates(still: bool, here: &str) -> Markup {
     }
 }
 
-fn notice(said: Option<&str>) -> Markup {
+pub(super) fn notice(said: Option<&str>) -> Markup {
     html! { @if let Some(said) = said { p.notice role="status" { (said) } } }
 }
 
 /// One line of text from outside.
-fn text(words: &str) -> String {
+pub(super) fn text(words: &str) -> String {
     clean(words, LINE_MAX)
 }
 
@@ -511,7 +320,7 @@ fn lines(words: &str) -> String {
     shown.join("\n")
 }
 
-fn page(title: &str, reload: Option<&str>, body: Markup) -> Markup {
+pub(super) fn page(title: &str, reload: Option<&str>, body: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {

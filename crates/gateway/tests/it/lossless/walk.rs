@@ -274,8 +274,15 @@ impl Walk<'_> {
             .at(&["result", "inputRequests"])
             .into_iter()
             .flat_map(Node::values);
-        for arrived in arrived.filter_map(|ask| ask.get("params")).map(fields) {
-            self.found.met.insert("a form is read and written anew");
+        for mut arrived in arrived.filter_map(|ask| ask.get("params")).map(fields) {
+            self.found
+                .met
+                .insert("a form is read and written anew, and says first who asks");
+            let message = arrived.text_at(&["message"]).unwrap_or_default();
+            let (who, what) = message.split_once("\n\n").unwrap_or_default();
+            if who.starts_with("The tool ") {
+                arrived.set("message", Node::string(what));
+            }
             self.found.questions += 1;
             if !asked.contains(&arrived) {
                 self.found.wrong(format!(
