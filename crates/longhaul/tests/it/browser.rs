@@ -67,7 +67,7 @@ fn in_a_browser_hostile_text_runs_nothing_and_fetches_nothing() {
     }
     for (name, page) in &shown {
         assert!(
-            page.contains("Asked by the tool") && page.contains("dataset.ran"),
+            page.contains("comes from the tool") && page.contains("dataset.ran"),
             "{page}"
         );
         assert!(!page.contains(RAN), "a script ran on the page of {name}");

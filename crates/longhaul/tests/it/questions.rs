@@ -181,12 +181,37 @@ fn origin(server: &Server) -> String {
     format!("http://{}", server.address)
 }
 
-/// Sends the form of the question with this key.
-fn send(server: &Server, cookie: &str, name: &str, key: &str, fields: &[(&str, &str)]) -> Http {
-    let path = format!("/ask/{name}");
-    let token = server.get("/", cookie).hidden("form_token");
-    let own = [("form_token", token.as_str()), ("question", key)];
-    server.post(&path, cookie, &origin(server), &[&own, fields].concat())
+/// A browser that was let in.
+struct Browser<'a> {
+    server: &'a Server,
+    cookie: String,
+    token: String,
+}
+
+impl Browser<'_> {
+    /// Opens the page while this task asks.
+    fn open<'a>(rig: &Rig, server: &'a Server, name: &str) -> Browser<'a> {
+        let cookie = server.enter(rig);
+        let token = server.get(&format!("/ask/{name}"), &cookie).hidden("form_token");
+        Browser {
+            server,
+            cookie,
+            token,
+        }
+    }
+
+    fn ask_page(&self, name: &str) -> String {
+        self.server.get(&format!("/ask/{name}"), &self.cookie).body
+    }
+
+    /// Sends the form of the question with this key.
+    fn send(&self, name: &str, key: &str, fields: &[(&str, &str)]) -> Http {
+        let own = [("form_token", self.token.as_str()), ("question", key)];
+        let fields = [&own, fields].concat();
+        let path = format!("/ask/{name}");
+        self.server
+            .post(&path, &self.cookie, &origin(self.server), &fields)
+    }
 }
 
 /// What a hostile tool writes: it plays Longhaul, steers the terminal and hides.
@@ -295,25 +320,19 @@ fn g_30_a_name_beyond_ascii_is_shown_in_both_forms_with_a_warning() {
 fn two_questions_are_answered_one_by_one_on_the_page() {
     let rig = Rig::new(TOOL);
     let server = rig.serve();
-    let cookie = server.enter(&rig);
     let name = asked(&rig, &json!([region(), link()]), "1 2");
-    let page = server.get(&format!("/ask/{name}"), &cookie).body;
+    let browser = Browser::open(&rig, &server, &name);
+    let page = browser.ask_page(&name);
     assert!(
         page.contains("Question 2 of 2") && page.contains("It asks 2 questions."),
         "{page}"
     );
-    let first = send(
-        &server,
-        &cookie,
-        &name,
-        "q1",
-        &[("f.answer", "eu"), ("action", "accept")],
-    );
+    let first = browser.send(&name, "q1", &[("f.answer", "eu"), ("action", "accept")]);
     assert_eq!(
         (first.status, first.header("location")),
         (303, format!("/ask/{name}?said=answered").as_str())
     );
-    let second = send(&server, &cookie, &name, "q2", &[("action", "decline")]);
+    let second = browser.send(&name, "q2", &[("action", "decline")]);
     assert_eq!(
         (second.status, second.header("location")),
         (303, format!("/tasks/{name}?said=declined").as_str())
@@ -331,16 +350,10 @@ fn two_questions_are_answered_one_by_one_on_the_page() {
 fn d_31_who_comes_too_late_reads_why() {
     let rig = Rig::new(TOOL);
     let server = rig.serve();
-    let cookie = server.enter(&rig);
     let name = asked(&rig, &region(), "1");
+    let browser = Browser::open(&rig, &server, &name);
     assert_eq!(rig.run(&["answer", &name, "us"]).code, 0);
-    let late = send(
-        &server,
-        &cookie,
-        &name,
-        "q1",
-        &[("f.answer", "eu"), ("action", "accept")],
-    );
+    let late = browser.send(&name, "q1", &[("f.answer", "eu"), ("action", "accept")]);
     assert_eq!(late.status, 409);
     assert!(late.body.contains("the first answer counts"), "{}", late.body);
     for arguments in [
@@ -355,13 +368,7 @@ fn d_31_who_comes_too_late_reads_why() {
 
     let name = asked(&rig, &region(), "1");
     assert_eq!(rig.run(&["cancel", &name]).code, 0);
-    let late = send(
-        &server,
-        &cookie,
-        &name,
-        "q1",
-        &[("f.answer", "eu"), ("action", "accept")],
-    );
+    let late = browser.send(&name, "q1", &[("f.answer", "eu"), ("action", "accept")]);
     assert_eq!(late.status, 409);
     assert!(late.body.contains("was taken back"), "{}", late.body);
 }
@@ -370,25 +377,17 @@ fn d_31_who_comes_too_late_reads_why() {
 fn the_third_answer_that_does_not_fit_is_said_to_be_a_decline() {
     let rig = Rig::new(TOOL);
     let server = rig.serve();
-    let cookie = server.enter(&rig);
     let form = json!({ "type": "object", "properties": { "days": { "type": "integer", "maximum": 9 } } });
     let name = asked(
         &rig,
         &json!({ "id": 1, "message": "How long?", "form": form }),
         "1",
     );
-    let sent = |days: &str| {
-        send(
-            &server,
-            &cookie,
-            &name,
-            "q1",
-            &[("f.days", days), ("action", "accept")],
-        )
-    };
+    let browser = Browser::open(&rig, &server, &name);
+    let sent = |days: &str| browser.send(&name, "q1", &[("f.days", days), ("action", "accept")]);
     // What is no number never reaches the question.
     for (days, said) in [
-        ("soon", "`days` is a whole number"),
+        ("soon", "`days` is a number, and `soon` is none"),
         ("10", "After two more that do not fit"),
         ("11", "After one more that does not fit"),
         ("12", "counts as declined"),
@@ -444,13 +443,12 @@ fn answers_are_piped_in_as_json() {
 fn d_31_of_a_client_the_page_and_the_terminal_one_answer_counts() {
     let rig = Rig::new(TOOL);
     let server = rig.serve();
-    let cookie = server.enter(&rig);
-    let token = server.get("/", &cookie).hidden("form_token");
     let form =
         json!({ "type": "object", "properties": { "who": { "type": "string" } }, "required": ["who"] });
     let question = json!({ "id": 1, "message": "Who?", "form": form });
     for _ in 0..8 {
         let (id, name, _) = modern_task(&rig, &server, &question, both());
+        let browser = Browser::open(&rig, &server, &name);
         let start = Barrier::new(3);
         let (client, page, terminal) = std::thread::scope(|scope| {
             let client = scope.spawn(|| {
@@ -461,13 +459,7 @@ fn d_31_of_a_client_the_page_and_the_terminal_one_answer_counts() {
             });
             let page = scope.spawn(|| {
                 start.wait();
-                let fields = [
-                    ("form_token", token.as_str()),
-                    ("question", "q1"),
-                    ("f.who", "page"),
-                    ("action", "accept"),
-                ];
-                server.post(&format!("/ask/{name}"), &cookie, &origin(&server), &fields)
+                browser.send(&name, "q1", &[("f.who", "page"), ("action", "accept")])
             });
             let terminal = scope.spawn(|| {
                 start.wait();
