@@ -4,6 +4,7 @@
 import { createTaskSessionFromClient, resultFromTaskOutcome, toolDeclarationFromMcpTool } from "@modelcontextprotocol/ext-tasks/client";
 
 import { CAPABILITIES, INFO, connect } from "./modern.mjs";
+import { pairing } from "./pair.mjs";
 import { UNKNOWN, deepEqual, equal, main, match, ok, refused, rig, until } from "./steps.mjs";
 
 const modern = rig.generation === "2026-07-28";
@@ -17,7 +18,7 @@ async function session() {
         v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: INFO, clientCapabilities: CAPABILITIES },
         onInputRequest: async (request) => {
             equal(request.kind, "elicitation");
-            return { action: "accept", content: { name: "Ada" } };
+            return { action: "accept", content: await rig.answered() };
         },
     });
     return { client, tasks, declared: new Map(declared) };
@@ -115,10 +116,45 @@ async function later() {
             ["finished", "worked for 0.1 s"],
             ["running", "done at attempt 2"],
         ]) {
-            const execution = await tasks.resumeTask(rig.left[name]);
+            const execution = await tasks.resumeTask(rig.given[name]);
             equal(text(resultFromTaskOutcome((await execution.settle()).outcome)), words);
         }
     });
 }
 
-await main({ first, later });
+const pair = pairing(async () => {
+    const { tasks, declared } = await session();
+    const open = new Map();
+    const saying = ({ status, result, error }) => ({ status, text: error?.message ?? (result && text(result)) ?? "" });
+    return {
+        async call(name, args) {
+            const execution = await tasks.callTool(name, args, { task: { preference: "forbid" } });
+            return text(resultFromTaskOutcome(await execution.result()));
+        },
+        async start(name, args) {
+            const declaration = toolDeclarationFromMcpTool(declared.get(name));
+            const execution = await tasks.callTool(name, args, { declaration, task: { preference: "prefer", retentionMs: 600_000 } });
+            equal(execution.kind, "task");
+            const { taskId } = execution.handle;
+            open.set(taskId, { execution, reference: execution.serializeReference() });
+            return taskId;
+        },
+        status: async (taskId) => (await tasks.task(taskId).snapshot()).status,
+        async ended(task) {
+            const execution = open.get(task)?.execution ?? (await tasks.resumeTask(task));
+            return saying((await execution.settle()).outcome);
+        },
+        cancel: (taskId) => open.get(taskId).execution.cancel(),
+        keep: async (taskId) => {
+            const { execution, reference } = open.get(taskId);
+            if ((await tasks.task(taskId).snapshot()).status === "completed") return reference;
+            let found;
+            await execution.handoff((kept) => {
+                found = kept;
+            });
+            return found;
+        },
+    };
+});
+
+await main({ first, later, ...pair });

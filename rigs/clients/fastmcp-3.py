@@ -1,22 +1,25 @@
 """FastMCP 3.4.11: it polls, hears of changes by callback, and takes questions from the session's own stream."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 from fastmcp import Client
 from fastmcp.client.tasks import ToolTask
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
-from steps import holds, main, refused, same
+from mcp import McpError
+from pair import drive
+from steps import holds, refused, same
 
 UNKNOWN = "lh1.1.bm90aGluZyBvZiB0aGUga2luZCBleGlzdHMgaGVyZQ"
 
 
-async def answer(message, response_type, params, context):
-    return {"name": "Ada"}
-
-
 def connection(rig):
     to = rig.url or StdioTransport(command=rig.command[0], args=rig.command[1:], keep_alive=False)
+
+    async def answer(message, response_type, params, context):
+        return await rig.answered()
+
     return Client(to, elicitation_handler=answer)
 
 
@@ -111,10 +114,43 @@ async def later(rig):
     async with connection(rig) as client:
 
         async def restart():
-            same(text(await ToolTask(client, rig.left["finished"], "slow").result()), "worked for 0.1 s")
-            same(text(await ToolTask(client, rig.left["running"], "outlives").result()), "done at attempt 2")
+            same(text(await ToolTask(client, rig.given["finished"], "slow").result()), "worked for 0.1 s")
+            same(text(await ToolTask(client, rig.given["running"], "outlives").result()), "done at attempt 2")
 
         await rig.step("restart", restart)
 
 
-main(lambda rig: first(rig) if rig.phase == "first" else later(rig))
+class Peer:
+    """What a pairing does with this client."""
+
+    def __init__(self, client):
+        self.client = client
+
+    async def call(self, tool, arguments):
+        return text(await self.client.call_tool(tool, arguments))
+
+    async def start(self, tool, arguments):
+        return (await start(self.client, tool, **arguments)).task_id
+
+    async def status(self, task):
+        return (await self.client.get_task_status(task)).status
+
+    async def ended(self, task, tool):
+        try:
+            said = text(await ToolTask(self.client, task, tool).result())
+        except (ToolError, McpError) as error:
+            said = str(error)
+        end = await self.client.get_task_status(task)
+        return end.status, f"{said} {end.statusMessage or ''}"
+
+    async def cancel(self, task, _tool):
+        await self.client.cancel_task(task)
+
+
+@asynccontextmanager
+async def peer(rig):
+    async with connection(rig) as client:
+        yield Peer(client)
+
+
+drive(peer, first=first, later=later)

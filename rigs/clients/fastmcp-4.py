@@ -1,20 +1,24 @@
 """FastMCP 4.1.4 with its own tasks, both as a plain `call_tool` and as a handle."""
 
+from contextlib import asynccontextmanager
+
 import fastmcp_tasks.client as tasks
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
-from steps import holds, main, refused, same
+from mcp.shared.exceptions import MCPError
+from pair import drive
+from steps import holds, refused, same
 
 UNKNOWN = "lh1.1.bm90aGluZyBvZiB0aGUga2luZCBleGlzdHMgaGVyZQ"
 
 
-async def answer(message, response_type, params, context):
-    return {"name": "Ada"}
-
-
 def connection(rig):
     to = rig.url or StdioTransport(command=rig.command[0], args=rig.command[1:], keep_alive=False)
+
+    async def answer(message, response_type, params, context):
+        return await rig.answered()
+
     return Client(to, elicitation_handler=answer)
 
 
@@ -95,10 +99,43 @@ async def later(rig):
     async with connection(rig) as client:
 
         async def restart():
-            same(text(await handle(client, "slow", rig.left["finished"]).result()), "worked for 0.1 s")
-            same(text(await handle(client, "outlives", rig.left["running"]).result()), "done at attempt 2")
+            same(text(await handle(client, "slow", rig.given["finished"]).result()), "worked for 0.1 s")
+            same(text(await handle(client, "outlives", rig.given["running"]).result()), "done at attempt 2")
 
         await rig.step("restart", restart)
 
 
-main(lambda rig: first(rig) if rig.phase == "first" else later(rig))
+class Peer:
+    """What a pairing does with this client."""
+
+    def __init__(self, client):
+        self.client = client
+
+    async def call(self, tool, arguments):
+        return text(await self.client.call_tool(tool, arguments))
+
+    async def start(self, tool, arguments):
+        return (await start(self.client, tool, **arguments)).task_id
+
+    async def status(self, task):
+        return (await handle(self.client, "", task).status()).status
+
+    async def ended(self, task, tool):
+        known = handle(self.client, tool, task)
+        try:
+            said = text(await known.result())
+        except (ToolError, MCPError) as error:
+            said = str(error)
+        return (await known.status()).status, said
+
+    async def cancel(self, task, tool):
+        await handle(self.client, tool, task).cancel()
+
+
+@asynccontextmanager
+async def peer(rig):
+    async with connection(rig) as client:
+        yield Peer(client)
+
+
+drive(peer, first=first, later=later)

@@ -1,6 +1,7 @@
 // The CLI of Inspector 2.12, one connection for each command. It follows a task to its end, and can do no more with it.
 
 import { LAUNCHER, command } from "./inspector.mjs";
+import { pairing } from "./pair.mjs";
 import { deepEqual, equal, main, match, rig } from "./steps.mjs";
 
 const era = rig.generation === "2026-07-28" ? "modern" : "legacy";
@@ -28,4 +29,12 @@ async function first() {
     await rig.leave({});
 }
 
-await main({ first });
+// It follows a task to its end inside of the one call.
+const pair = pairing(async () => ({
+    async call(tool, args) {
+        const { said, error } = await call(tool, args);
+        return said?.result?.content[0].text ?? `${error?.message}`;
+    },
+}));
+
+await main({ first, ...pair });

@@ -102,8 +102,9 @@ class Screen {
         const found = () =>
             this.page.evaluateHandle((wanted) => {
                 const inputs = [...document.querySelectorAll("input")].filter((input) => input.type === "text");
-                return inputs.findLast((input) => input.labels?.[0]?.textContent.startsWith(wanted));
-            }, label);
+                const label = (input) => input.labels?.[0]?.textContent.toLowerCase() ?? "";
+                return inputs.findLast((input) => label(input).startsWith(wanted));
+            }, label.toLowerCase());
         const input = await until(found, (handle) => handle.asElement() !== null);
         await input.asElement().evaluate((element) => {
             element.focus();
@@ -112,7 +113,7 @@ class Screen {
         await this.page.keyboard.type(words);
     }
 
-    async connect() {
+    async connect(tool) {
         // A click that comes before the page is ready goes nowhere.
         const flip = async () => {
             await this.page.$eval("input[role=switch]", (element) => element.checked || element.click());
@@ -120,19 +121,19 @@ class Screen {
         };
         await until(() => flip().catch(() => undefined), Boolean);
         await this.click("Tools", "label");
-        await this.says("outlives");
+        await this.says(tool);
         await this.click("Tasks", "label");
     }
 
     // Runs a tool from its form; a client of 2025-11-25 asks for a task by a switch.
-    async run(tool, fields = {}) {
+    async run(tool, fields = {}, asTask = tool !== "echo") {
         // A list that has just come may be drawn once more and forget the first click.
         await until(async () => {
             await this.click(tool);
             return this.shows("Execute Tool");
         }, Boolean);
         for (const [label, words] of Object.entries(fields)) await this.type(label, words);
-        if (!modern && tool !== "echo") await this.asTask();
+        if (!modern && asTask) await this.asTask();
         await this.click("Execute Tool");
     }
 
@@ -151,7 +152,7 @@ async function first() {
     const { page, close } = await open();
     const screen = new Screen(page);
     try {
-        await screen.connect();
+        await screen.connect("outlives");
         await rig.step("call", async () => {
             await screen.run("echo", { words: "hello from the page" });
             await screen.says("Results");
@@ -186,7 +187,7 @@ async function first() {
             const shown = /ID: (lh1[^\s]+)/.exec(await page.evaluate(() => document.body.innerText))?.[1];
             await page.reload();
             await rig.step("new connection", async () => {
-                await screen.connect();
+                await screen.connect("outlives");
             });
             await rig.step("list", async () => {
                 await screen.says(shown);
@@ -199,4 +200,43 @@ async function first() {
     await rig.leave({});
 }
 
-await main({ first });
+// The page can take the steps up to a question; it keeps nothing for another process.
+async function pair() {
+    const { page, close } = await open();
+    const screen = new Screen(page);
+    const { call, result, question } = rig.given;
+    const run = (step, asTask) => {
+        const fields = Object.entries(step.arguments).map(([name, value]) => [name, String(value)]);
+        return screen.run(step.tool, Object.fromEntries(fields), asTask);
+    };
+    try {
+        await screen.connect((result ?? call).tool);
+        if (call !== undefined) {
+            await rig.step("call", async () => {
+                await run(call, false);
+                await screen.says(call.says);
+            });
+        }
+        if (result !== undefined) {
+            await rig.step("result", async () => {
+                await run(result, true);
+                await screen.says(result.says);
+            });
+        }
+        if (question !== undefined) {
+            await rig.step("question", async () => {
+                await run(question, true);
+                for (const [field, words] of Object.entries(question.answer)) await screen.type(field, words);
+                await screen.click("Submit");
+                await screen.says(question.says);
+            });
+        }
+    } finally {
+        await page.screenshot({ path: `${process.env.LONGHAUL_CLIENT_FOLDER}/page.png` });
+        await close();
+    }
+    await rig.turn();
+    await rig.leave({});
+}
+
+await main({ first, pair });

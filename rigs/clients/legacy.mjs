@@ -27,9 +27,9 @@ export async function open() {
     client.setNotificationHandler(TaskStatusNotificationSchema, (note) => {
         told.push(note.params);
     });
-    client.setRequestHandler(ElicitRequestSchema, (request) => {
+    client.setRequestHandler(ElicitRequestSchema, async (request) => {
         asked.push(request.params._meta?.[RELATED]?.taskId);
-        return { action: "accept", content: { name: "Ada" } };
+        return { action: "accept", content: await rig.answered() };
     });
     await client.connect(transport);
     await client.listTools();

@@ -2,12 +2,15 @@
 // read a task whose id it is told, so the tasks are started by another client.
 
 import { MCPDO, command } from "./inspector.mjs";
+import { pairing } from "./pair.mjs";
 import { UNKNOWN, deepEqual, equal, main, match, ok, rig, until } from "./steps.mjs";
 
 const modern = rig.generation === "2026-07-28";
 const name = rig.url.href;
 const on = (...args) => command(MCPDO, ["--format", "json", "--connection", name, ...args]);
-const connect = () => command(MCPDO, ["--format", "json", "connect", name, "--era", modern ? "modern" : "legacy"]);
+// The transport is said, because it is not guessed from the address of a toolset.
+const connect = () =>
+    command(MCPDO, ["--format", "json", "connect", name, "--transport", "http", "--era", modern ? "modern" : "legacy"]);
 const disconnect = () => command(MCPDO, ["disconnect", name]);
 
 // Starts tasks with the SDK of the generation.
@@ -91,9 +94,9 @@ async function first() {
 async function later() {
     await connect();
     await rig.step("restart", async () => {
-        equal(text(await on("tasks/result", rig.left.finished)), "worked for 0.1 s");
-        await until(() => get(rig.left.running), (task) => task.status === "completed");
-        equal(text(await on("tasks/result", rig.left.running)), "done at attempt 2");
+        equal(text(await on("tasks/result", rig.given.finished)), "worked for 0.1 s");
+        await until(() => get(rig.given.running), (task) => task.status === "completed");
+        equal(text(await on("tasks/result", rig.given.running)), "done at attempt 2");
     });
     await stop();
 }
@@ -104,4 +107,27 @@ async function stop() {
     await command(MCPDO, ["daemon", "stop"]);
 }
 
-await main({ first, later });
+const pair = pairing(async () => {
+    const begin = await starter();
+    equal((await connect()).said?.protocolEra, modern ? "modern" : "legacy");
+    const saying = (answer) => text(answer) ?? `${answer.error?.message}`;
+    return {
+        call: async (tool, args) => saying(await on("tools/call", tool, JSON.stringify(args))),
+        start: begin,
+        status: async (taskId) => (await get(taskId)).status,
+        async ended(taskId) {
+            const task = await until(() => get(taskId), ({ status }) => ["completed", "failed", "cancelled"].includes(status));
+            return { status: task.status, text: `${saying(await on("tasks/result", taskId))} ${task.statusMessage ?? ""}` };
+        },
+        async ask(tool, args) {
+            const asked = await on("tools/call", tool, JSON.stringify(args), "--task");
+            const id = asked.said?.elicitationPending?.elicitationId;
+            ok(id !== undefined, `no question: ${JSON.stringify(asked)}`);
+            return saying(await on("elicitation/respond", id, JSON.stringify(rig.answer)));
+        },
+        cancel: (taskId) => on("tasks/cancel", taskId),
+        close: stop,
+    };
+});
+
+await main({ first, later, ...pair });

@@ -7,14 +7,12 @@ import mcp.types as types
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamablehttp_client
+from mcp.shared.exceptions import McpError
 from mcp.types import CallToolResult
-from steps import holds, main, refused, same
+from pair import drive
+from steps import holds, refused, same
 
 UNKNOWN = "lh1.1.bm90aGluZyBvZiB0aGUga2luZCBleGlzdHMgaGVyZQ"
-
-
-async def answer(_context, _params):
-    return types.ElicitResult(action="accept", content={"name": "Ada"})
 
 
 @asynccontextmanager
@@ -23,6 +21,9 @@ async def connection(rig, heard=None):
         transport = streamablehttp_client(rig.url)
     else:
         transport = stdio_client(StdioServerParameters(command=rig.command[0], args=rig.command[1:]))
+
+    async def answer(_context, _params):
+        return types.ElicitResult(action="accept", content=await rig.answered())
 
     async def hear(message):
         if heard is not None and isinstance(message, types.ServerNotification):
@@ -151,11 +152,44 @@ async def later(rig):
     async with connection(rig) as session:
 
         async def restart():
-            same(text(await result(session, rig.left["finished"])), "worked for 0.1 s")
-            same((await ended(session, rig.left["running"])).status, "completed")
-            same(text(await result(session, rig.left["running"])), "done at attempt 2")
+            same(text(await result(session, rig.given["finished"])), "worked for 0.1 s")
+            same((await ended(session, rig.given["running"])).status, "completed")
+            same(text(await result(session, rig.given["running"])), "done at attempt 2")
 
         await rig.step("restart", restart)
 
 
-main(lambda rig: first(rig) if rig.phase == "first" else later(rig))
+class Peer:
+    """What a pairing does with this client."""
+
+    def __init__(self, session):
+        self.session = session
+
+    async def call(self, tool, arguments):
+        return text(await self.session.call_tool(tool, arguments))
+
+    async def start(self, tool, arguments):
+        return await start(self.session, tool, **arguments)
+
+    async def status(self, task):
+        return (await self.session.experimental.get_task(task)).status
+
+    async def ended(self, task, _tool):
+        try:
+            said = text(await result(self.session, task))
+        except McpError as error:
+            said = str(error)
+        end = await self.session.experimental.get_task(task)
+        return end.status, f"{said} {end.statusMessage or ''}"
+
+    async def cancel(self, task, _tool):
+        await self.session.experimental.cancel_task(task)
+
+
+@asynccontextmanager
+async def peer(rig):
+    async with connection(rig) as session:
+        yield Peer(session)
+
+
+drive(peer, first=first, later=later)

@@ -1,13 +1,15 @@
 """Python `mcp` 2.3.0 with an extension of our own for tasks, as its documentation describes."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 import mcp_types as types
 from mcp.client import Client, ClientExtension, NotificationBinding, ResultClaim
 from mcp.client.stdio import StdioServerParameters
+from pair import drive
 from pydantic import BaseModel, ConfigDict, Field
-from steps import holds, main, refused, same
+from steps import holds, refused, same
 
 UNKNOWN = "lh1.1.bm90aGluZyBvZiB0aGUga2luZCBleGlzdHMgaGVyZQ"
 ENDED = ("completed", "failed", "cancelled")
@@ -186,10 +188,47 @@ async def later(rig):
     async with connection(rig, Tasks()) as client:
 
         async def restart():
-            same(text((await ended(client.session, rig.left["finished"])).result), "worked for 0.1 s")
-            same(text((await ended(client.session, rig.left["running"])).result), "done at attempt 2")
+            same(text((await ended(client.session, rig.given["finished"])).result), "worked for 0.1 s")
+            same(text((await ended(client.session, rig.given["running"])).result), "done at attempt 2")
 
         await rig.step("restart", restart)
 
 
-main(lambda rig: first(rig) if rig.phase == "first" else later(rig))
+class Peer:
+    """What a pairing does with this client."""
+
+    def __init__(self, rig, client):
+        self.rig = rig
+        self.client = client
+        self.session = client.session
+
+    async def call(self, tool, arguments):
+        return (await self.client.call_tool(tool, arguments)).content[0].text
+
+    async def start(self, tool, arguments):
+        return await start(self.session, tool, **arguments)
+
+    async def status(self, task):
+        return (await ask(self.session, "tasks/get", task)).status
+
+    async def ended(self, task, _tool):
+        while True:
+            seen = await until(self.session, task, ("input_required", *ENDED))
+            if seen.status in ENDED:
+                said = text(seen.result) if seen.result else (seen.error or {}).get("message")
+                return seen.status, said or seen.status_message
+            answer = {"action": "accept", "content": await self.rig.answered()}
+            answers = {key: answer for key in seen.input_requests}
+            await ask(self.session, "tasks/update", task, input_responses=answers)
+
+    async def cancel(self, task, _tool):
+        await ask(self.session, "tasks/cancel", task)
+
+
+@asynccontextmanager
+async def peer(rig):
+    async with connection(rig, Tasks()) as client:
+        yield Peer(rig, client)
+
+
+drive(peer, first=first, later=later)

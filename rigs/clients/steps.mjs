@@ -2,6 +2,7 @@
 //
 // A client is started as `CLIENT first TARGET` and, after the server was killed and started again, as
 // `CLIENT later TARGET LEFT`. TARGET is a URL, or a command as a JSON array; LEFT is what the first run left.
+// What `pair` and `find` are, `pair.mjs` says.
 // LONGHAUL_CLIENT_GENERATION tells a client that speaks both generations which one to speak.
 
 import assert from "node:assert/strict";
@@ -11,14 +12,18 @@ const STEP_MAX_MS = 40_000;
 export const UNKNOWN = "lh1.1.bm90aGluZyBvZiB0aGUga2luZCBleGlzdHMgaGVyZQ";
 export const { equal, deepEqual, ok, match } = assert;
 
-const [phase, target, left] = process.argv.slice(2);
+const [phase, target, given] = process.argv.slice(2);
 
 export const rig = {
     phase,
     generation: process.env.LONGHAUL_CLIENT_GENERATION,
     url: target.startsWith("http") ? new URL(target) : undefined,
     command: target.startsWith("http") ? undefined : JSON.parse(target),
-    left: left === undefined ? {} : JSON.parse(left),
+    given: given === undefined ? {} : JSON.parse(given),
+    // What every question is answered with; without it, no question is answered.
+    answer: { name: "Ada" },
+
+    answered: () => rig.answer ?? new Promise(() => {}),
 
     // Runs one step by itself; whatever it throws is why it failed.
     async step(name, work) {
@@ -35,6 +40,12 @@ export const rig = {
             clearTimeout(timer);
         }
         say({ step: name, ok: why === "", why });
+    },
+
+    // Waits until it is its turn to go on.
+    async turn() {
+        say({ ready: true });
+        await new Promise((resolve) => process.stdin.once("data", resolve));
     },
 
     // Says what is left, and keeps the connection open until standard input ends.

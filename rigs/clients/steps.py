@@ -2,6 +2,7 @@
 
 A client is started as `CLIENT first TARGET` and, after the server was killed and started again, as
 `CLIENT later TARGET LEFT`. TARGET is a URL, or a command as a JSON array; LEFT is what the first run left.
+What `pair` and `find` are, `pair.py` says.
 """
 
 import asyncio
@@ -20,7 +21,11 @@ class Client:
         self.phase, target = arguments[:2]
         self.url = target if target.startswith("http") else None
         self.command = None if self.url else json.loads(target)
-        self.left = json.loads(arguments[2]) if len(arguments) > 2 else {}
+        self.given = json.loads(arguments[2]) if len(arguments) > 2 else {}
+        # What every question is answered with; without it, no question is answered.
+        self.answer = {"name": "Ada"}
+        # Set by a question that is not answered: some clients read nothing more until it is.
+        self.asked = asyncio.Event()
 
     async def step(self, name, work):
         """Runs one step by itself; whatever it raises is why it failed."""
@@ -32,6 +37,17 @@ class Client:
         except Exception as error:
             why = reason(error)
         say(step=name, ok=not why, why=why)
+
+    async def answered(self):
+        if self.answer is None:
+            self.asked.set()
+            await asyncio.get_running_loop().create_future()
+        return self.answer
+
+    async def turn(self):
+        """Waits until it is its turn to go on."""
+        say(ready=True)
+        await asyncio.to_thread(sys.stdin.readline)
 
     async def leave(self, **tasks):
         """Says what is left, and keeps the connection open until standard input ends."""

@@ -3,6 +3,7 @@
 import { z } from "zod";
 
 import { ask, connect } from "./modern.mjs";
+import { pairing } from "./pair.mjs";
 import { UNKNOWN, deepEqual, equal, main, ok, refused, rig, until } from "./steps.mjs";
 
 const ENDED = ["completed", "failed", "cancelled"];
@@ -90,10 +91,33 @@ async function first() {
 async function later() {
     const peer = await open();
     await rig.step("restart", async () => {
-        equal(text(await peer.ended(rig.left.finished)), "worked for 0.1 s");
-        equal(text(await peer.ended(rig.left.running)), "done at attempt 2");
+        equal(text(await peer.ended(rig.given.finished)), "worked for 0.1 s");
+        equal(text(await peer.ended(rig.given.running)), "done at attempt 2");
     });
     await peer.client.close();
 }
 
-await main({ first, later });
+const pair = pairing(async () => {
+    const peer = await open();
+    const update = async (task) => {
+        const answers = Object.keys(task.inputRequests).map((key) => [key, { action: "accept", content: rig.answer }]);
+        await peer.ask("tasks/update", { taskId: task.taskId, inputResponses: Object.fromEntries(answers) });
+    };
+    return {
+        call: async (name, args) => (await peer.client.callTool({ name, arguments: args })).content[0].text,
+        start: peer.start,
+        status: async (taskId) => (await peer.get(taskId)).status,
+        async ended(taskId) {
+            for (;;) {
+                const task = await until(() => peer.get(taskId), ({ status }) => status !== "working");
+                if (task.status !== "input_required") return { status: task.status, text: saying(task) };
+                await update(task);
+            }
+        },
+        cancel: (taskId) => peer.ask("tasks/cancel", { taskId }),
+    };
+});
+
+const saying = (task) => task.result?.content[0].text ?? task.error?.message ?? task.statusMessage;
+
+await main({ first, later, ...pair });

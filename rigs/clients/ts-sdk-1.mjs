@@ -1,6 +1,7 @@
 // `@modelcontextprotocol/sdk` 1.32.2 with its experimental tasks. It never asks for the result of a failed task.
 
 import { RELATED, open } from "./legacy.mjs";
+import { pairing } from "./pair.mjs";
 import { UNKNOWN, deepEqual, equal, main, match, ok, refused, rig, until } from "./steps.mjs";
 
 const text = (result) => result.content[0].text;
@@ -91,10 +92,25 @@ async function first() {
 async function later() {
     const peer = await open();
     await rig.step("restart", async () => {
-        equal(text(await peer.result(rig.left.finished)), "worked for 0.1 s");
-        equal(text(await peer.result(rig.left.running)), "done at attempt 2");
+        equal(text(await peer.result(rig.given.finished)), "worked for 0.1 s");
+        equal(text(await peer.result(rig.given.running)), "done at attempt 2");
     });
     await peer.client.close();
 }
 
-await main({ first, later });
+const pair = pairing(async () => {
+    const { client, tasks, start, result } = await open();
+    return {
+        call: async (name, args) => text(await client.callTool({ name, arguments: args })),
+        start,
+        status: async (taskId) => (await tasks.getTask(taskId)).status,
+        async ended(taskId) {
+            const told = await result(taskId).then(text, (error) => error.message);
+            const { status, statusMessage } = await tasks.getTask(taskId);
+            return { status, text: `${told} ${statusMessage ?? ""}` };
+        },
+        cancel: (taskId) => tasks.cancelTask(taskId),
+    };
+});
+
+await main({ first, later, ...pair });

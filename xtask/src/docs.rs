@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs};
 use serde_json::Value;
 
 use crate::{
-    Outcome, attacks, bench, conformance,
+    Outcome, attacks, bench, conformance, pairings,
     program::Program,
     workspace::{self, files, items, read, root, target, text},
 };
@@ -74,6 +74,10 @@ const PAGES: &[Page] = &[
     Page {
         path: conformance::PAGE,
         from: Maker::Figures(conformance::rendered),
+    },
+    Page {
+        path: pairings::PAGE,
+        from: Maker::Figures(pairings::rendered),
     },
 ];
 

@@ -22,6 +22,7 @@ mod faults;
 mod fuzz;
 mod layers;
 mod packages;
+mod pairings;
 mod program;
 mod rules;
 mod server;
@@ -45,6 +46,9 @@ cargo xtask COMMAND
                             through: at two servers, directly and through Longhaul
   clients [CLIENT..]        every real client against the built binary, step by step
   servers                   MCP servers of others behind the binary, used by two clients at once
+  pairings [--all] [--write] [NAME..]
+                            clients in front of Longhaul and servers behind it, pair by pair: call, question,
+                            result, cancel, and a kill in the middle; a name is a client, a server or a pair
   attacks [--peers] [--write] [ROW..]
                             hostile clients against the listener, and an honest one beside them
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(rest),
         "clients" => clients::run(rest),
         "servers" => servers::run(rest),
+        "pairings" => pairings::run(rest),
         "soak" => soak::run(rest),
         "bench" => bench::run(rest),
         "attacks" => attacks::run(rest),

@@ -1,6 +1,6 @@
-//! Installs what a rig pins: packages of npm, and Python environments, both under the target directory.
+//! Installs what a rig pins: packages of npm, Python environments, and crates of its own, all under the target directory.
 //!
-//! Called by `conformance` and `clients`. What is installed already for the same pins is left alone.
+//! Called by `conformance`, `clients`, `servers` and `pairings`. What is installed already for the same pins is left alone.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 use crate::{
     Outcome,
     program::Program,
-    workspace::{make_empty, read, target, write},
+    workspace::{make_empty, read, root, target, write},
 };
 
 /// The packages of a rig's `package-lock.json`, one of which is a Node that is new enough for them.
@@ -121,6 +121,25 @@ pub(crate) fn python_source(project: &str, version: &str, name: &str) -> Result<
             .run()
     })?;
     Ok(folder.join(release))
+}
+
+/// Builds a crate of a rig, outside of the workspace; returns its program.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn built(rig: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = target()?.join(name);
+    let manifest = root().join(rig).join("Cargo.toml");
+    Program::cargo()
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .args([&manifest])
+        .args(["--target-dir"])
+        .args([&folder])
+        .run()?;
+    let text = read(&format!("{rig}/Cargo.toml"))?;
+    let package = text.lines().find_map(|line| line.strip_prefix("name = \""));
+    let package = package.ok_or_else(|| format!("`{rig}/Cargo.toml` names no package"))?;
+    Ok(folder.join("debug").join(package.trim_end_matches('"')))
 }
 
 /// Does the work unless it was done for the same pins before.

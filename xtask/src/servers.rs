@@ -62,15 +62,11 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
 
 /// The configuration for this machine.
 fn filled(npm: &Npm, python: &Path, work: &Path) -> Result<String, String> {
-    let browser = BROWSERS
-        .iter()
-        .find(|path| Path::new(path).exists())
-        .ok_or_else(|| format!("no browser: none of {} is there", BROWSERS.join(", ")))?;
     let values = [
         ("${NODE}", npm.node()),
         ("${MODULES}", npm.modules()),
         ("${PYTHON}", python.to_path_buf()),
-        ("${CHROMIUM}", PathBuf::from(browser)),
+        ("${CHROMIUM}", browser()?),
         ("${WORK}", work.to_path_buf()),
     ];
     let mut config = read(&format!("{RIG}/longhaul.toml"))?;
@@ -80,7 +76,20 @@ fn filled(npm: &Npm, python: &Path, work: &Path) -> Result<String, String> {
     Ok(config)
 }
 
-fn repository_with_a_commit(folder: &Path) -> Outcome {
+/// The browser of Playwright.
+///
+/// # Errors
+/// When this machine has none.
+pub(crate) fn browser() -> Result<PathBuf, String> {
+    let found = BROWSERS.iter().map(PathBuf::from).find(|path| path.exists());
+    found.ok_or_else(|| format!("no browser: none of {} is there", BROWSERS.join(", ")))
+}
+
+/// Makes a git repository with one commit.
+///
+/// # Errors
+/// When `git` fails.
+pub(crate) fn repository_with_a_commit(folder: &Path) -> Outcome {
     make_folder(folder)?;
     let git = |arguments: &[&str]| {
         Program::new("git")
@@ -116,7 +125,10 @@ fn listed(binary: &Path, results: &Path) -> Result<Vec<Value>, String> {
 }
 
 /// Waits until every server was reached.
-fn ready(binary: &Path, results: &Path) -> Outcome {
+///
+/// # Errors
+/// When one is not after a minute.
+pub(crate) fn ready(binary: &Path, results: &Path) -> Outcome {
     let start = Instant::now();
     loop {
         let servers = listed(binary, results)?;

@@ -79,12 +79,12 @@ class Call:
         self._session = context.session
         self._request = context.request_id
         self._token = context.meta.progressToken if context.meta else None
-        self._task = task
+        self.task = task
 
     async def ask(self, message, schema):
         """Asks whom it may, and takes an answer that does not fit its form as declined."""
-        if self._task:
-            answer = await self._task.elicit(message, schema)
+        if self.task:
+            answer = await self.task.elicit(message, schema)
         else:
             if not self._session.check_client_capability(MAY_ASK):
                 raise McpError(types.ErrorData(code=types.INVALID_REQUEST, message="The client cannot be asked"))
@@ -94,8 +94,8 @@ class Call:
 
     async def sample(self, words):
         messages = [types.SamplingMessage(role="user", content=types.TextContent(type="text", text=words))]
-        if self._task:
-            return await self._task.create_message(messages, max_tokens=100)
+        if self.task:
+            return await self.task.create_message(messages, max_tokens=100)
         return await self._session.create_message(messages, max_tokens=100, related_request_id=self._request)
 
     async def log(self, level, words):
@@ -107,10 +107,10 @@ class Call:
         if self._token is None:
             return
         params = {"progressToken": self._token, "progress": done, "total": total}
-        if self._task:
-            params["_meta"] = {RELATED_TASK_METADATA_KEY: {"taskId": self._task.task_id}}
+        if self.task:
+            params["_meta"] = {RELATED_TASK_METADATA_KEY: {"taskId": self.task.task_id}}
         note = types.ProgressNotification(params=types.ProgressNotificationParams.model_validate(params))
-        stream = None if self._task else self._request
+        stream = None if self.task else self._request
         await self._session.send_notification(types.ServerNotification(note), stream)
 
 

@@ -9,7 +9,7 @@ use crate::{
     packages,
     program::Program,
     server::Server,
-    workspace::{make_folder, root, target, write},
+    workspace::{make_folder, write},
 };
 
 use super::{RIG, scores::pinned, suite::Revision};
@@ -39,15 +39,7 @@ pub(super) fn python(interpreter: &Path, source: &Path, results: &Path) -> Resul
 /// # Errors
 /// When it does not build or start.
 pub(super) fn rmcp(results: &Path) -> Result<Server, String> {
-    let folder = target()?.join("conformance/rmcp");
-    let manifest = root().join(RIG).join("behind/rmcp/Cargo.toml");
-    Program::cargo()
-        .args(["build", "--quiet", "--locked", "--manifest-path"])
-        .args([&manifest])
-        .args(["--target-dir"])
-        .args([&folder])
-        .run()?;
-    let binary = folder.join("debug/rmcp-behind");
+    let binary = packages::built(&format!("{RIG}/behind/rmcp"), "conformance/rmcp")?;
     let program = move |port: u16| Program::new(&binary).args([port.to_string()]);
     Server::of(Box::new(program), results.join("rmcp.log"))
 }

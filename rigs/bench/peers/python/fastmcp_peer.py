@@ -6,41 +6,15 @@ the disk at once. All else is FastMCP's default, but that nothing is printed for
 
 import asyncio
 import os
-import socket
-import subprocess
 import sys
-import time
 
+import own_redis
 from fastmcp import Context, FastMCP
 from fastmcp_tasks import TasksExtension
 
 
-def redis(folder):
-    """Starts a Redis on a free port, which gets TERM when this process ends, however it ends."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    settings = {
-        "bind": "127.0.0.1",
-        "port": port,
-        "dir": folder,
-        "appendonly": "yes",
-        "appendfsync": "always",
-        "save": "",
-        "logfile": f"{folder}/redis.log",
-    }
-    flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "redis-server", *flags], stdin=subprocess.DEVNULL)
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return f"redis://127.0.0.1:{port}/0"
-        except OSError:
-            time.sleep(0.1)
-    sys.exit("redis-server does not answer")
-
-
 mcp = FastMCP("peer-fastmcp")
-mcp.add_extension(TasksExtension(url=redis(sys.argv[2]) if len(sys.argv) > 2 else "memory://"))
+mcp.add_extension(TasksExtension(url=own_redis.start(sys.argv[2]) if len(sys.argv) > 2 else "memory://"))
 
 
 @mcp.tool

@@ -3,7 +3,9 @@
 //! Started as `rmcp-3 first TARGET`, and after the server was killed and started again as `rmcp-3 later TARGET LEFT`.
 //! TARGET is a URL, or a command as a JSON array. It prints one line of JSON for each step.
 
-use std::{collections::BTreeMap, error::Error, fmt::Display, process::Stdio, time::Duration};
+mod pair;
+
+use std::{borrow::Cow, collections::BTreeMap, error::Error, fmt::Display, process::Stdio, time::Duration};
 
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt, RoleClient,
@@ -37,6 +39,8 @@ async fn main() -> Outcome {
         }
     };
     match (phase.as_str(), left) {
+        ("pair", [steps]) => pair::pair(&peer, &serde_json::from_str(steps)?).await,
+        ("find", [left]) => pair::find(&peer, &serde_json::from_str(left)?).await,
         ("later", [left]) => {
             step("restart", peer.restart(&serde_json::from_str(left)?)).await;
             Ok(())
@@ -193,13 +197,13 @@ impl Peer {
         Ok(())
     }
 
-    async fn ask(&self, tool: &'static str, arguments: Value) -> Outcome<CallToolResponse> {
+    async fn ask(&self, tool: impl Into<Cow<'static, str>>, arguments: Value) -> Outcome<CallToolResponse> {
         let arguments = serde_json::from_value(arguments)?;
         let call = CallToolRequestParams::new(tool).with_arguments(arguments);
         Ok(self.0.peer().call_tool_once(call).await?)
     }
 
-    async fn start(&self, tool: &'static str, arguments: Value) -> Outcome<String> {
+    async fn start(&self, tool: impl Into<Cow<'static, str>>, arguments: Value) -> Outcome<String> {
         match self.ask(tool, arguments).await? {
             CallToolResponse::Task(created) => Ok(created.task.task_id),
             other => Err(format!("no task but {other:?}").into()),
