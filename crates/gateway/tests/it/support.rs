@@ -1,5 +1,6 @@
 //! A gateway on the memory store with a few scripted tools, spoken to over its real HTTP router.
 
+mod commands;
 pub(crate) mod site;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
@@ -49,6 +50,8 @@ use tower::ServiceExt as _;
 pub(crate) const ADDRESS: &str = "127.0.0.1:7410";
 /// The program of a server behind the gateway; python3 runs it.
 pub(crate) const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_server.py");
+/// The same of a server with tasks; its head says what it does.
+pub(crate) const TASK_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/task_server.py");
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The person who runs it, at the socket.
 pub(crate) const ME: Peer = Peer {
@@ -179,7 +182,7 @@ impl World {
         }
     }
 
-    /// A gateway in front of the servers of this configuration.
+    /// A gateway in front of the servers and the commands of this configuration.
     pub(crate) async fn behind(config: &str, settings: Settings) -> World {
         let store = Arc::new(Memory::new(Arc::new(clock::now)));
         World::over(store, config, settings, &|_| None).await
@@ -208,18 +211,20 @@ impl World {
         let loaded = crate::config::read(&[(file, config)], &[]).expect("a configuration");
         let servers = loaded.config.servers_in_order().into_iter();
         let servers = servers.map(|server| (server.name.clone(), server.prefix));
-        let catalog = Catalog::new(Vec::new()).with_servers(servers);
+        let spool = tempfile::tempdir().expect("a directory");
+        let shim = Shim {
+            program: env!("CARGO_BIN_EXE_gateway-rig").into(),
+            args: Vec::new(),
+        };
+        let commands = commands::entries(&loaded.config, shim.clone(), spool.path());
+        let catalog = Catalog::new(commands).with_servers(servers);
         let catalog = Arc::new(catalog.with_toolsets(loaded.config.toolsets.values().cloned()));
         let engine = Engine::new(store, options(), Arc::clone(&catalog) as _);
         engine.start().await.expect("memory starts");
-        let spool = tempfile::tempdir().expect("a directory");
         let (fleet, _changed) = Fleet::open(&fleet::Setup {
             config: &loaded.config,
             host: Host {
-                shim: Shim {
-                    program: env!("CARGO_BIN_EXE_gateway-rig").into(),
-                    args: Vec::new(),
-                },
+                shim,
                 runner: "runner".to_owned(),
                 spool: spool.path().to_owned(),
                 grace: Duration::from_millis(300),
