@@ -27,6 +27,7 @@ mod servers;
 mod sessions;
 mod steps;
 mod subscriptions;
+mod suspended;
 mod tasks;
 mod told;
 mod wait;
@@ -89,6 +90,7 @@ struct Inner {
     streams: Quota,
     subscriptions: Quota,
     rounds: rounds::Rounds,
+    suspended: Arc<suspended::Suspended>,
     patience: patience::Patience,
     known: hold::Known,
     /// The callers that wait for each task.
@@ -124,7 +126,8 @@ pub struct Settings {
     pub kept_for_join: Span,
     /// `longhaul_wait` is offered (`tasks.wait_tool`).
     pub wait_tool: bool,
-    /// The most calls of one owner that asked before they were a task (`tasks.questions_before_max`).
+    /// The most calls of one owner that asked before they were a task, and the most requests that are no calls and wait
+    /// for their client to come back with answers (`tasks.questions_before_max`).
     pub rounds_max: usize,
     /// The files of the configuration, for people.
     pub config_files: Vec<String>,
@@ -250,6 +253,7 @@ impl Dispatch {
             streams: Quota::default(),
             subscriptions: Quota::default(),
             rounds: rounds::Rounds::default(),
+            suspended: Arc::default(),
             patience: patience::Patience::default(),
             known: hold::Known::default(),
             waiting: join::Tally::default(),

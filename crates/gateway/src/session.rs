@@ -19,7 +19,7 @@ use std::{
 };
 
 use longhaul_core::{QuestionKey, TaskId};
-use longhaul_mcp::{RequestId, edge::Peer, request::LogLevel};
+use longhaul_mcp::{RequestId, edge::Peer, frame::Raw, request::LogLevel};
 use longhaul_store::Owner;
 use tokio::sync::{oneshot, watch};
 
@@ -70,6 +70,8 @@ struct State {
     /// The ids of questions that the client answered itself, until their stream has seen that they are settled.
     answered: BTreeSet<String>,
     streams: u64,
+    /// The questions of requests that are no tasks, by the ids under which they were asked.
+    inquired: BTreeMap<String, oneshot::Sender<Result<Raw, Raw>>>,
     /// The requests that wait for their reply, and how to tell that their client does not any more.
     waits: BTreeMap<RequestId, (u64, oneshot::Sender<Option<String>>)>,
 }
@@ -161,6 +163,7 @@ impl Session {
                 asked: BTreeMap::new(),
                 answered: BTreeSet::new(),
                 streams: 0,
+                inquired: BTreeMap::new(),
                 waits: BTreeMap::new(),
             }),
             changed: watch::Sender::new(0),
@@ -326,6 +329,7 @@ impl Session {
             && state.shared.is_none()
             && state.asked.is_empty()
             && state.answered.is_empty()
+            && state.inquired.is_empty()
             && state.waits.is_empty()
     }
 
@@ -359,6 +363,25 @@ impl Session {
             state.answered.pop_first();
         }
         state.answered.insert(id.to_owned());
+    }
+
+    /// The client is asked under this id by a request of its own that is no task; what it answers.
+    pub(crate) fn inquire(&self, id: &str) -> oneshot::Receiver<Result<Raw, Raw>> {
+        let (answer, answered) = oneshot::channel();
+        let mut state = self.lock();
+        // Nobody waits for the answer of a request that ended.
+        state.inquired.retain(|_, answer| !answer.is_closed());
+        state.inquired.insert(id.to_owned(), answer);
+        answered
+    }
+
+    /// The client's answer to such a question. Whether it is one.
+    pub(crate) fn answer_inquiry(&self, id: &str, outcome: &Result<Raw, Raw>) -> bool {
+        let Some(answer) = self.lock().inquired.remove(id) else {
+            return false;
+        };
+        let _over = answer.send(outcome.clone());
+        true
     }
 
     /// The question is to be asked again, under a new id.

@@ -104,6 +104,11 @@ impl Dispatch {
         session: &Session,
         answer: Answered,
     ) -> Result<(), RpcError> {
+        if let RequestId::Text(id) = &answer.id
+            && session.answer_inquiry(id, &answer.outcome)
+        {
+            return Ok(());
+        }
         let Some((name, key)) = feed::question_of(&answer.id) else {
             return Ok(());
         };
@@ -211,7 +216,7 @@ impl From<Unsettled> for RpcError {
     }
 }
 
-fn misfit_reply(key: &str, misfit: &question::Misfit, is_last: bool) -> RpcError {
+pub(super) fn misfit_reply(key: &str, misfit: &question::Misfit, is_last: bool) -> RpcError {
     let key = longhaul_mcp::clean(key, KEY_MAX);
     let place = if misfit.field.is_empty() {
         String::new()
@@ -260,6 +265,6 @@ pub(super) fn fits(task: &Task, response: &Response) -> bool {
 }
 
 /// The third answer that does not fit is a decline.
-const MISFITS_MAX: u8 = 3;
+pub(super) const MISFITS_MAX: u8 = 3;
 /// The longest key that an error repeats, in characters.
 const KEY_MAX: usize = 80;

@@ -6,9 +6,13 @@
 
 use std::{collections::BTreeSet, future::pending, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{
+    future::join_all,
+    stream::{FuturesUnordered, StreamExt as _},
+};
+use longhaul_core::Span;
 use longhaul_mcp::{
-    Reply, RpcError, clean,
+    Reply, RpcError, canon, clean,
     client::{
         self, Era,
         dial::Offers,
@@ -16,16 +20,20 @@ use longhaul_mcp::{
         result::Came,
     },
     frame::{Obj, Raw},
-    reply::{Cache, InputRequest},
+    reply::Cache,
     request::{Answers, Client, Filter, LogLevel, Relay, RelayMethod, Subject},
     rpc_error::{INVALID_PARAMS, RESOURCE_NOT_FOUND},
+    url_rule::Reach,
 };
 use tokio::{
-    sync::mpsc,
-    time::{Instant, timeout_at},
+    sync::{mpsc, watch},
+    time::sleep,
 };
 
-use super::{Conversation, Dispatch, relaying::Relaying};
+use super::{
+    Conversation, Dispatch,
+    relaying::{Relaying, Way, Work},
+};
 use crate::{
     catalog::{full_name, repeated},
     changes::Wanted,
@@ -35,12 +43,15 @@ use crate::{
     session::Session,
     toolset::Selection,
     upstream::{
-        Definitions, Event, Outcome, Reason, Request, Server, asked,
+        Definitions, Event, Outcome, Reason, Request, Server,
+        asked::{Asker, Opened, Whom},
         definitions::{Ages, list},
         fleet::Member,
         outcome::EVENTS_MAX,
         reason::Asked,
+        relayed::{AGAIN, ROUNDS_MAX},
         server,
+        times::over,
     },
 };
 
@@ -76,21 +87,93 @@ impl Dispatch {
         caller: &identity::Caller,
         session: Option<&Conversation>,
         client: &Client,
-        relay: Relay,
+        mut relay: Relay,
     ) -> Result<Relaying, RpcError> {
         let place = self.held_place(caller, &[])?;
         let level = wanted_level(session, &relay);
-        let (events, heard) = mpsc::channel(EVENTS_MAX);
-        let events = (relay.progress_token.is_some() || level.is_some()).then_some(events);
         let token = relay.progress_token.clone();
+        let way = self.way_to_ask(caller, session, client, &relay);
+        let work = match self.comes_back(caller, session, &mut relay)? {
+            Some(work) => work,
+            None => self.work(caller, session, client, relay, &way),
+        };
+        Ok(Relaying::new(token, level, work, way, place))
+    }
+
+    /// How this client is asked in the middle of the request.
+    fn way_to_ask(
+        &self,
+        caller: &identity::Caller,
+        session: Option<&Conversation>,
+        client: &Client,
+        relay: &Relay,
+    ) -> Way {
+        // B-37
+        let may_ask = matches!(relay.method, RelayMethod::GetPrompt | RelayMethod::ReadResource);
+        match session {
+            _ if !may_ask || client.answers == Answers::default() => Way::Never,
+            None => Way::in_reply(self, caller),
+            Some(place) if place.has_stream => Way::on_stream(&place.session, super::short_name()),
+            Some(_) => Way::Never,
+        }
+    }
+
+    /// The request that this one goes on with; `None` where it is a new one. What its round before said must come back
+    /// is taken out, where it is ours.
+    fn comes_back(
+        &self,
+        caller: &identity::Caller,
+        session: Option<&Conversation>,
+        relay: &mut Relay,
+    ) -> Result<Option<Work>, RpcError> {
+        let digest = digest(relay);
+        let Some(params) = relay.params.as_mut().filter(|_| session.is_none()) else {
+            return Ok(None);
+        };
+        let now = self.inner.engine.now();
+        let state = params.get::<String>("requestState");
+        let state = state.and_then(|state| self.inner.states.open(&state, &caller.owner, now));
+        // Another one is the server's.
+        let Some(state) = state else {
+            return Ok(None);
+        };
+        drop(params.take("requestState"));
+        let answers = params.take("inputResponses");
+        let answers = answers.and_then(|answers| answers.read().ok());
+        let view = View::of_task(Action::Relay, &caller.owner, None);
+        gate::judge(&view).map_err(gate::Refusal::reply)?;
+        self.resumed(caller, &state, digest, &answers.unwrap_or_default())
+    }
+
+    fn work(
+        &self,
+        caller: &identity::Caller,
+        session: Option<&Conversation>,
+        client: &Client,
+        relay: Relay,
+        way: &Way,
+    ) -> Work {
+        let (whom, inquiries) = Whom::client();
+        let (events, heard) = mpsc::channel(EVENTS_MAX);
+        let level = wanted_level(session, &relay);
+        let digest = digest(&relay);
+        let told = Telling {
+            events: (relay.progress_token.is_some() || level.is_some()).then_some(events),
+            level,
+            whom,
+            // Nothing is asked of a client that nobody can reach.
+            answers: match way {
+                Way::Never => Answers::default(),
+                Way::InReply(_) | Way::OnStream(_) => client.answers,
+            },
+        };
         let (dispatch, caller) = (self.clone(), caller.clone());
         let (session, client) = (session.cloned(), client.clone());
         let reply = async move {
-            let _place = place;
-            let relayed = dispatch.relay(&caller, session.as_ref(), &client, relay, events);
+            let relayed = dispatch.relay(&caller, session.as_ref(), &client, relay, told);
             relayed.await.unwrap_or_else(Reply::Error)
         };
-        Ok(Relaying::new(token, level, heard, reply))
+        Work::new(heard, inquiries, digest, reply)
     }
 
     async fn relay(
@@ -99,19 +182,18 @@ impl Dispatch {
         session: Option<&Conversation>,
         client: &Client,
         relay: Relay,
-        events: Option<mpsc::Sender<Event>>,
+        told: Telling,
     ) -> Result<Reply, RpcError> {
         let view = View::of_task(Action::Relay, &caller.owner, None);
         gate::judge(&view).map_err(gate::Refusal::reply)?;
         let asking = Asking {
             selection: &caller.selection,
             whose: whose(caller, session, client),
-            answers: client.answers,
+            declared: client.answers,
             // Only the stateless generation repeats such a request with the answers.
             can_repeat: session.is_none(),
-            runs_longhaul: identity::is_local(&caller.owner),
-            level: wanted_level(session, &relay),
-            events,
+            told,
+            is_asked: watch::Sender::new(false),
         };
         match &relay.subject {
             Subject::List { cursor } => {
@@ -247,7 +329,9 @@ impl Dispatch {
     async fn about_resource(&self, asking: &Asking<'_>, relay: &Relay, uri: &str) -> Result<Reply, RpcError> {
         let mut failure = None;
         let mut unknown = RpcError::invalid_params(format!("Resource not found: {}", clean(uri, 200)));
-        let until = Instant::now() + FIND_TIME;
+        let is_asked = asking.is_asked.subscribe();
+        let over = over(Some(FIND_TIME), Some(&is_asked));
+        tokio::pin!(over);
         for candidate in self.ranked(asking.selection, &asking.whose, uri, relay.method) {
             let Candidate {
                 rank, member, server, ..
@@ -256,9 +340,10 @@ impl Dispatch {
             let answered = match rank {
                 // Found: it has all the time of a request.
                 Rank::Listed => asked.await,
-                Rank::Template | Rank::Unknown => match timeout_at(until, asked).await {
-                    Ok(answered) => answered,
-                    Err(_late) => break,
+                Rank::Template | Rank::Unknown => tokio::select! {
+                    biased;
+                    answered = asked => answered,
+                    () = &mut over => break,
                 },
             };
             match answered {
@@ -330,41 +415,88 @@ impl Dispatch {
         params: Option<&Obj>,
     ) -> Result<Reply, RpcError> {
         let timeout = member.config.request_timeout;
-        let answers = server.may_be_asked(asking.answers);
-        let capabilities = client::capabilities(answers);
-        let request = Request {
-            method: relay.method.as_str(),
-            params,
-            capabilities: Some(&capabilities),
-            log_level: asking.level,
-            timeout: Some(Duration::from_millis(timeout.0)),
-            ..Request::default()
+        let asker = Asker {
+            whom: asking.told.whom.clone(),
+            answers: server.may_be_asked(asking.told.answers),
+            roots: server.roots().cloned(),
+            reach: asking.reach(),
+            bytes_max: member.question_max,
+            fails_when_nobody: false,
         };
         let asked = Asked {
             server: server.name(),
-            runs_longhaul: asking.runs_longhaul,
+            runs_longhaul: asking.whose.is_local,
             declared: server.declared(asking.declared()),
         };
-        let outcome = server.call(&asking.whose, request, asking.events.clone(), pending());
-        match outcome.await {
-            // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
-            Outcome::Came(Came::InputRequired { requests, state })
-                if asking.can_be_asked(answers, &requests) =>
-            {
-                Ok(Reply::InputRequired { requests, state })
+        let mut params = params.cloned();
+        // Heard from before the request, so that nothing is missed.
+        let mut done = server.links_done();
+        for _ in 0..ROUNDS_MAX {
+            let outcome = asking.exchange(server, relay.method, params.as_ref(), timeout, &asker);
+            let outcome = outcome.await;
+            let links = outcome.links();
+            if !links.is_empty() {
+                // D-28
+                let opened = asking.asked(asker.open(&links, &mut done)).await;
+                if matches!(opened, Ok(Opened::All)) {
+                    continue;
+                }
             }
-            Outcome::TimedOut => {
-                let limit = format!("`request_timeout` is {}", written(timeout));
-                Err(Reason::Silent.error(asked, limit))
+            match outcome {
+                // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
+                Outcome::Came(Came::InputRequired { requests, state })
+                    if asking.can_repeat && asker.lets_pass(&requests) =>
+                {
+                    return Ok(Reply::InputRequired { requests, state });
+                }
+                // D-27
+                Outcome::Came(Came::InputRequired { requests, state }) => {
+                    let answers = match requests.is_empty() {
+                        // B-38: it is to be asked again later.
+                        true => {
+                            sleep(AGAIN).await;
+                            Ok(Obj::default())
+                        }
+                        false => asking.asked(asker.ask(&requests)).await,
+                    };
+                    let answers = answers.map_err(|why| Reason::Asked.error(asked, why.why()))?;
+                    // B-40
+                    let params = params.get_or_insert_default();
+                    params.set("inputResponses", &answers.to_raw());
+                    drop(params.take("requestState"));
+                    if let Some(state) = state {
+                        params.set("requestState", &state);
+                    }
+                }
+                Outcome::TimedOut => {
+                    let limit = format!("`request_timeout` is {}", written(timeout));
+                    return Err(Reason::Silent.error(asked, limit));
+                }
+                outcome @ (Outcome::Came(_)
+                | Outcome::Errored(_)
+                | Outcome::Unusable(_)
+                | Outcome::Unsent(_)
+                | Outcome::Failed(_)
+                | Outcome::Stopped { .. }) => {
+                    let outcome = outcome.fit_to_show(asking.reach(), &super::short_name());
+                    return outcome.result(asked).map(|result| self.relayed(relay, result));
+                }
             }
-            outcome @ (Outcome::Came(_)
-            | Outcome::Errored(_)
-            | Outcome::Unusable(_)
-            | Outcome::Unsent(_)
-            | Outcome::Failed(_)
-            | Outcome::Stopped { .. }) => outcome.result(asked).map(|result| self.relayed(relay, result)),
         }
+        Err(Reason::Asked.error(asked, "it asks again and again"))
     }
+}
+
+/// What a request that is passed on tells its client before the reply, and what it may ask.
+struct Telling {
+    /// Where progress and log messages go; `None` when its client wants neither.
+    events: Option<mpsc::Sender<Event>>,
+    /// The least grave log messages that the client said it wants.
+    level: Option<LogLevel>,
+    /// Where it is asked.
+    whom: Whom,
+    /// What it can be asked.
+    answers: Answers,
 }
 
 /// Who asks, and what can be asked of them meanwhile.
@@ -372,13 +504,11 @@ struct Asking<'a> {
     /// What is shown to them.
     selection: &'a Selection,
     whose: server::Caller,
-    answers: Answers,
+    declared: Answers,
     can_repeat: bool,
-    runs_longhaul: bool,
-    /// The least grave log messages that the client said it wants.
-    level: Option<LogLevel>,
-    /// Where progress and log messages go.
-    events: Option<mpsc::Sender<Event>>,
+    told: Telling,
+    /// A question is open: times stand still.
+    is_asked: watch::Sender<bool>,
 }
 
 impl Asking<'_> {
@@ -386,15 +516,94 @@ impl Asking<'_> {
     /// as one that declared everything.
     fn declared(&self) -> Answers {
         match self.can_repeat {
-            true => self.answers,
+            true => self.declared,
             false => Answers::ALL,
         }
     }
 
-    fn can_be_asked(&self, answers: Answers, requests: &[InputRequest]) -> bool {
-        let declared = |request| asked::kind(request).is_some_and(|kind| kind.declared_by(answers));
-        self.can_repeat && requests.iter().all(declared)
+    /// How far a link may lead them.
+    fn reach(&self) -> Reach {
+        match self.whose.is_local {
+            true => Reach::ThisMachine,
+            false => Reach::Public,
+        }
     }
+
+    /// The request once, and what comes of it. What a session's server asks meanwhile is asked.
+    async fn exchange(
+        &self,
+        server: &Server,
+        method: RelayMethod,
+        params: Option<&Obj>,
+        timeout: Span,
+        asker: &Asker,
+    ) -> Outcome {
+        let capabilities = client::capabilities(asker.answers);
+        let is_asked = self.is_asked.subscribe();
+        let request = Request {
+            method: method.as_str(),
+            params,
+            capabilities: Some(&capabilities),
+            log_level: self.told.level,
+            timeout: Some(Duration::from_millis(timeout.0)),
+            asked: Some(&is_asked),
+            is_quiet: self.told.events.is_none(),
+            ..Request::default()
+        };
+        let (events, mut heard) = mpsc::channel(EVENTS_MAX);
+        let outcome = server.call(&self.whose, request, Some(events), pending());
+        tokio::pin!(outcome);
+        let mut open = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = heard.recv() => match event {
+                    Event::Ask(question) => open.push(asker.clone().reply(question)),
+                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_)) => self.tell(event),
+                },
+                // It has no rule that a question without an answer ends it.
+                Some(_replied) = open.next(), if !open.is_empty() => {}
+                outcome = &mut outcome => {
+                    while let Ok(event) = heard.try_recv() {
+                        self.tell(event);
+                    }
+                    self.is_asked.send_replace(false);
+                    return outcome;
+                }
+            }
+            self.is_asked.send_replace(!open.is_empty());
+        }
+    }
+
+    /// Waits for an answer of the client's.
+    async fn asked<T>(&self, asking: impl Future<Output = T>) -> T {
+        self.is_asked.send_replace(true);
+        let answered = asking.await;
+        self.is_asked.send_replace(false);
+        answered
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some(events) = &self.told.events {
+            // Whoever does not keep up misses it.
+            let _full = events.try_send(event);
+        }
+    }
+}
+
+/// What a request is, whatever its round (B-40).
+fn digest(relay: &Relay) -> [u8; 32] {
+    let mut params = relay.params.clone().unwrap_or_default();
+    for of_the_round in ["_meta", "inputResponses", "requestState"] {
+        drop(params.take(of_the_round));
+    }
+    let method = Raw::string(relay.method.as_str());
+    let whole = Raw::parse(&format!("[{},{}]", method.text(), params.to_raw().text()));
+    // One without a canonical form is told from others by the name of its state alone.
+    whole
+        .ok()
+        .and_then(|whole| canon::digest(&whole).ok())
+        .unwrap_or_default()
 }
 
 /// Whose process of a server serves this caller.

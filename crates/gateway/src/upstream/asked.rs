@@ -1,12 +1,14 @@
-//! What a server behind this one asks in the middle of a call: a question of the call's task, and its answer in the
-//! words of the server's generation.
+//! What a server behind this one asks in the middle of a request, and its answer in the words of the server's
+//! generation.
 //!
-//! Called by `relayed`. It asks through the engine and sends nothing itself.
+//! Called by `relayed`, whose questions are those of a task, and by `dispatch::relay`, whose questions are its client's
+//! alone. It asks through the engine or an inquiry, and sends nothing itself.
 
 use std::future::{Future, pending};
 
+use futures_util::future::try_join_all;
 use longhaul_core::event::Ask;
-use longhaul_engine::tool::{Context, Settled};
+use longhaul_engine::tool::{Context, Ended, Settled};
 use longhaul_mcp::{
     RpcError,
     client::incoming::Mode,
@@ -16,16 +18,75 @@ use longhaul_mcp::{
     url_rule::Reach,
 };
 
+use tokio::sync::{mpsc, oneshot};
+
+use super::pool::LinksDone;
 use crate::{
     outbound::{self, Question, Unasked},
-    question::Kind,
+    question::{Kind, Stored},
 };
 
-/// What one call may ask, and of whom.
+/// The most questions of one request that wait until its client can be told.
+const INQUIRIES_MAX: usize = 64;
+
+/// Where it is asked.
 #[derive(Clone)]
-pub(super) struct Asker {
+pub(crate) enum Whom {
+    /// A task, whose questions are durable.
+    Task(Context),
+    /// The client of one request, for as long as that waits.
+    Client(mpsc::Sender<Inquiry>),
+}
+
+/// A question to the client of one request that is no task.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    /// What is asked.
+    pub question: Stored,
+    /// Takes the answer. It is closed when nobody waits for one any more; dropped, the request ends unanswered.
+    pub settled: oneshot::Sender<Settled>,
+}
+
+impl Whom {
+    /// The client of one request, and what it is to be asked.
+    pub(crate) fn client() -> (Whom, mpsc::Receiver<Inquiry>) {
+        let (asks, asked) = mpsc::channel(INQUIRIES_MAX);
+        (Whom::Client(asks), asked)
+    }
+
+    async fn ask_until(
+        &self,
+        asks: Vec<Ask>,
+        gone: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Vec<Settled>>, Ended> {
+        match self {
+            Whom::Task(context) => context.ask_until(asks, gone).await,
+            Whom::Client(inquiries) => {
+                let mut settled = Vec::new();
+                for ask in asks {
+                    let question = Stored::decode(&ask.body).ok_or(Ended)?;
+                    let (answer, answered) = oneshot::channel();
+                    let inquiry = Inquiry {
+                        question,
+                        settled: answer,
+                    };
+                    inquiries.send(inquiry).await.map_err(|_| Ended)?;
+                    settled.push(answered);
+                }
+                tokio::select! {
+                    settled = try_join_all(settled) => settled.map(Some).map_err(|_| Ended),
+                    () = gone => Ok(None),
+                }
+            }
+        }
+    }
+}
+
+/// What one request may ask, and of whom.
+#[derive(Clone)]
+pub(crate) struct Asker {
     /// Where it is asked.
-    pub context: Context,
+    pub whom: Whom,
     /// What the caller can be asked, and the server may ask.
     pub answers: Answers,
     /// What is answered in the caller's place, where the server's settings say the roots.
@@ -40,8 +101,8 @@ pub(super) struct Asker {
 
 /// Why a server gets no answer.
 #[derive(Debug)]
-pub(super) enum Unanswered {
-    /// The task ended first.
+pub(crate) enum Unanswered {
+    /// The task, or the request, ended first.
     Ended,
     /// Nobody can answer, or the server may not ask this.
     Nobody,
@@ -53,7 +114,7 @@ pub(super) enum Unanswered {
 
 impl Unanswered {
     /// For whoever reads why the call failed.
-    pub(super) fn why(self) -> String {
+    pub(crate) fn why(self) -> String {
         match self {
             Unanswered::Ended => "the call ended".to_owned(),
             Unanswered::Nobody => Unasked::Nobody.to_string(),
@@ -63,21 +124,53 @@ impl Unanswered {
     }
 }
 
+/// What became of links that were to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// They are open, or one of them is done with: the request is made again.
+    All,
+    /// Not all of them.
+    NotAll,
+}
+
 /// Nobody can answer, and the call is to fail for it.
-pub(super) struct NobodyAnswers;
+pub(crate) struct NobodyAnswers;
 
 impl Asker {
     /// Asks these together, and waits until all are settled: seconds, or days. Returns the answers by their keys.
     ///
     /// # Errors
     /// [`Unanswered`]; nothing is to be sent then.
-    pub(super) async fn ask(&self, requests: &[InputRequest]) -> Result<Obj, Unanswered> {
+    pub(crate) async fn ask(&self, requests: &[InputRequest]) -> Result<Obj, Unanswered> {
         let answers = self.ask_until(requests, pending()).await?;
         Ok(answers.unwrap_or_default())
     }
 
+    /// Asks to open the links without which a request is refused, until the server says that one of them is done
+    /// with.
+    ///
+    /// # Errors
+    /// As [`Asker::ask`].
+    pub(crate) async fn open(
+        &self,
+        links: &[InputRequest],
+        done: &mut LinksDone,
+    ) -> Result<Opened, Unanswered> {
+        let Some(answers) = self.ask_until(links, done.any_of(links)).await? else {
+            return Ok(Opened::All);
+        };
+        let is_accepted = |answer: &Raw| {
+            let answer = answer.read::<Obj>().unwrap_or_default();
+            answer.get::<String>("action").as_deref() == Some("accept")
+        };
+        match answers.0.iter().all(|(_, answer)| is_accepted(answer)) {
+            true => Ok(Opened::All),
+            false => Ok(Opened::NotAll),
+        }
+    }
+
     /// As [`Asker::ask`], until `gone` resolves: what is still open then is taken back.
-    async fn ask_until(
+    pub(super) async fn ask_until(
         &self,
         requests: &[InputRequest],
         gone: impl Future<Output = ()> + Send,
@@ -107,7 +200,7 @@ impl Asker {
         if asks.is_empty() {
             return Ok(Some(answers));
         }
-        let settled = self.context.ask_until(asks, gone).await;
+        let settled = self.whom.ask_until(asks, gone).await;
         let Some(settled) = settled.map_err(|_| Unanswered::Ended)? else {
             return Ok(None);
         };
@@ -117,12 +210,22 @@ impl Asker {
         Ok(Some(answers))
     }
 
-    /// Asks what a session's server asks in the middle of a call, and answers it. What cannot be asked is refused, and
+    /// Whether these may pass to a client as they came: it can be asked them all, and none of them would be declined
+    /// unseen.
+    pub(crate) fn lets_pass(&self, requests: &[InputRequest]) -> bool {
+        requests.iter().all(|request| match self.checked(request) {
+            Ok(_) => true,
+            Err((_, Unasked::Nobody | Unasked::Secret { .. } | Unasked::Link(_))) | Err((None, _)) => false,
+            Err((Some(_), _)) => true,
+        })
+    }
+
+    /// Asks what a session's server asks in the middle of a request, and answers it. What cannot be asked is refused, and
     /// what the server takes back is taken back here.
     ///
     /// # Errors
-    /// Nobody can answer, and the call is to fail for it.
-    pub(super) async fn reply(self, mut asked: super::Question) -> Result<(), NobodyAnswers> {
+    /// Nobody can answer, and the request is to fail for it.
+    pub(crate) async fn reply(self, mut asked: super::Question) -> Result<(), NobodyAnswers> {
         let mut ask = Obj::default();
         ask.set("method", &asked.method);
         if let Some(params) = &asked.params {
@@ -159,11 +262,6 @@ impl Asker {
         let ask = outbound::question(&question, self.reach, self.bytes_max);
         ask.map(|ask| (kind, ask)).map_err(|why| (Some(kind), why))
     }
-}
-
-/// The kind of question that a request of a server is; `None` when it is none.
-pub(crate) fn kind(request: &InputRequest) -> Option<Kind> {
-    question(request).kind().ok()
 }
 
 /// The question in a request, in our own terms.

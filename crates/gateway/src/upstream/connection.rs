@@ -16,10 +16,7 @@ use longhaul_mcp::{
     request::{Answers, LogLevel, RequestId},
     scan,
 };
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    time::Instant,
-};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::pace::{BURST, FLOOD_TIME, PER_SECOND};
 use self::{
@@ -29,9 +26,10 @@ use self::{
 use super::{
     dial::Ours,
     http::{Credentials, Remote},
-    link::{Inlet, Lost, Outlet, Why, at},
+    link::{Inlet, Lost, Outlet, Why},
     outcome::{Event, Outcome, Request, Unsent},
     question::Questions,
+    times::over,
 };
 
 /// The most requests that wait for their replies on one connection.
@@ -136,7 +134,8 @@ impl Connection {
         stop: impl Future<Output = ()>,
     ) -> Outcome {
         let hears = Hears {
-            is_call: request.method == "tools/call",
+            // B-37
+            may_ask: matches!(request.method, "tools/call" | "prompts/get" | "resources/read"),
             events,
             acknowledged: None,
         };
@@ -159,7 +158,7 @@ impl Connection {
 
     async fn exchange(&self, request: Request<'_>, hears: Hears, stop: impl Future<Output = ()>) -> Outcome {
         let inner = &self.inner;
-        let wants_progress = hears.events.is_some();
+        let wants_progress = hears.events.is_some() && !request.is_quiet;
         let (mut ticket, sent) = match Ticket::of(inner, hears) {
             Ok(ticket) => {
                 let id = RequestId::Integer(ticket.id.into());
@@ -180,22 +179,22 @@ impl Connection {
             }
             Err(unsent) => return Outcome::Unsent(unsent),
         };
-        let until = request.timeout.map(|timeout| Instant::now() + timeout);
-        tokio::pin!(stop);
+        let over = over(request.timeout, request.asked);
+        tokio::pin!(stop, over);
         tokio::select! {
             biased;
             told = inner.outlet.request(ticket.id, sent, false) => if told.is_err() {
                 return Outcome::Unsent(inner.waiting.gone());
             },
             () = &mut stop => return Outcome::Stopped { confirmed: true },
-            () = at(until) => return Outcome::Unsent(Unsent::Deaf),
+            () = &mut over => return Outcome::Unsent(Unsent::Deaf),
         }
         ticket.is_sent = true;
         tokio::select! {
             biased;
             told = ticket.told() => inner.outcome(told),
             () = &mut stop => ticket.stop("the caller gave it up").await,
-            () = at(until) => {
+            () = &mut over => {
                 ticket.cancel("it took too long").await;
                 Outcome::TimedOut
             }

@@ -59,6 +59,8 @@ pub struct Member {
     pub config: Arc<Upstream>,
     /// `None` for one that is not to be started.
     pub server: Option<Server>,
+    /// The largest question that is passed on, in bytes (`limits.question_max`).
+    pub question_max: u64,
     changed_at: watch::Receiver<Millis>,
 }
 
@@ -177,6 +179,7 @@ impl Setup<'_> {
         let member = Member {
             config,
             server,
+            question_max: self.config.limits.question_max.0,
             changed_at,
         };
         (member, offering)

@@ -6,12 +6,15 @@ use std::{sync::Arc, time::Duration};
 
 use longhaul_mcp::{
     RpcError, clean,
-    client::result::{Bad, Came},
+    client::result::{self, Bad, Came},
     frame::{Obj, Raw},
     header::Mirror,
-    reply::Progress,
+    reply::{InputRequest, Progress},
     request::LogLevel,
+    url_rule::{Link, Reach},
 };
+
+use tokio::sync::watch;
 
 use super::{
     link::{Lost, Over},
@@ -35,6 +38,10 @@ pub struct Request<'a> {
     pub log_level: Option<LogLevel>,
     /// The longest that the reply is waited for.
     pub timeout: Option<Duration>,
+    /// Says whether its caller is being asked: its time stands still then.
+    pub asked: Option<&'a watch::Receiver<bool>>,
+    /// Whoever hears of it wants no progress and no log messages.
+    pub is_quiet: bool,
 }
 
 /// How many of them wait to be passed on for one request; of more, some are dropped.
@@ -109,6 +116,36 @@ impl Outcome {
             Outcome::Failed(Failed::Unreadable(_)) => refused(Reason::Malformed, ""),
             Outcome::Failed(Failed::TooLong) => refused(Reason::Malformed, "it is too long"),
             Outcome::TimedOut => refused(Reason::Silent, ""),
+        }
+    }
+
+    /// The links that must be opened before the request is made again, as questions; none for any other outcome.
+    pub(crate) fn links(&self) -> Vec<InputRequest> {
+        match self {
+            Outcome::Errored(error) => result::links(error),
+            Outcome::Came(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(_)
+            | Outcome::Failed(_)
+            | Outcome::TimedOut
+            | Outcome::Stopped { .. } => Vec::new(),
+        }
+    }
+
+    /// Without links that may not be shown to whoever is reached so far; those that remain are named by ours, after
+    /// `name` (D-28).
+    pub(crate) fn fit_to_show(self, reach: Reach, name: &str) -> Outcome {
+        match self {
+            Outcome::Errored(error) => Outcome::Errored(result::with_links(&error, |n, link| {
+                let link = Link::parse(link, reach).ok()?;
+                Some((format!("el-{name}-{n}"), link.as_str().to_owned()))
+            })),
+            outcome @ (Outcome::Came(_)
+            | Outcome::Unusable(_)
+            | Outcome::Unsent(_)
+            | Outcome::Failed(_)
+            | Outcome::TimedOut
+            | Outcome::Stopped { .. }) => outcome,
         }
     }
 

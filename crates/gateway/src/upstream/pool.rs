@@ -26,10 +26,11 @@ use longhaul_mcp::{
     request::Answers,
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{broadcast, mpsc, watch},
     time::{Instant, interval, timeout},
 };
 
+pub(crate) use self::hearing::LinksDone;
 use self::opening::Opening;
 pub use self::renewing::RENEW_MIN;
 use super::{
@@ -48,6 +49,8 @@ use crate::command::causes;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection that was lost sooner than this after it was opened counts as a failure.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// The most links that are done with and that those who wait for some have not looked at.
+const LINKS_MAX: usize = 256;
 /// How often a caller looks whether one may be ended for its sake.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for, at most.
@@ -159,6 +162,8 @@ pub(super) struct Pool {
     /// Who hears what the server says to nobody in particular, on the connection of one session.
     hearers: Mutex<HashMap<Key, Vec<mpsc::Sender<Event>>>>,
     subscriptions: Subscriptions,
+    /// The links that the server says are done with.
+    links: broadcast::Sender<String>,
     /// How many callers wait for a connection because all are in use.
     waiting: AtomicUsize,
     /// When credentials were looked up again.
@@ -237,6 +242,7 @@ impl Pool {
             said: Mutex::default(),
             hearers: Mutex::default(),
             subscriptions: Subscriptions::default(),
+            links: broadcast::Sender::new(LINKS_MAX),
             waiting: AtomicUsize::new(0),
             renewed: tokio::sync::Mutex::default(),
         });

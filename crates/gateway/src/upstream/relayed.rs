@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    asked::{Asker, NobodyAnswers, Unanswered},
+    asked::{Asker, NobodyAnswers, Opened, Unanswered, Whom},
     link::{Why, at},
     outcome::{EVENTS_MAX, Event, Failed, Outcome, Request},
     reason::{Asked, Reason},
@@ -37,9 +37,9 @@ use crate::{
 };
 
 /// How many rounds of questions one call may take.
-const ROUNDS_MAX: usize = 100;
+pub(crate) const ROUNDS_MAX: usize = 100;
 /// The pause before a call is repeated that was put off without a question.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
 /// One tool of a server.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl Relayed {
         let mut params = self.params(call, &stored);
         let caller = Caller::of(&call.owner, stored.session, declared);
         let asker = Asker {
-            context: context.clone(),
+            whom: Whom::Task(context.clone()),
             answers: self.server.may_be_asked(caller.answers()),
             roots: self.server.roots().cloned(),
             fails_when_nobody: self.on_nobody == OnNobody::Fail,
@@ -97,18 +97,41 @@ impl Relayed {
         };
         let mut clock = Clock::start(self.timeout);
         let mut rounds = 0;
+        // Heard from before the call, so that nothing is missed.
+        let mut done = self.server.links_done();
         loop {
-            let round = self.round(&caller, &params, &asker, stored.level, &mut clock);
+            let round = self.round(&caller, &params, &asker, &context, stored.level, &mut clock);
             let outcome = match round.await {
                 Ok(outcome) => outcome,
                 Err(NobodyAnswers) => return Finish::Failed(longhaul_core::Reason::NobodyToAnswer),
             };
+            let links = outcome.links();
+            if !links.is_empty() && rounds < ROUNDS_MAX {
+                rounds += 1;
+                clock.wait(true);
+                let opened = tokio::select! {
+                    biased;
+                    opened = asker.open(&links, &mut done) => opened,
+                    () = context.stop() => Err(Unanswered::Ended),
+                };
+                clock.wait(false);
+                match opened {
+                    // D-28
+                    Ok(Opened::All) => continue,
+                    Err(Unanswered::Ended) => return Finish::Stopped { confirmed: true },
+                    Err(Unanswered::Nobody) if asker.fails_when_nobody => {
+                        return Finish::Failed(longhaul_core::Reason::NobodyToAnswer);
+                    }
+                    Ok(Opened::NotAll)
+                    | Err(Unanswered::Nobody | Unanswered::Declined | Unanswered::Cannot(_)) => {}
+                }
+            }
             let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
                 // The cause is not known any more when somebody asks what became of the call.
                 if let Outcome::Failed(failed @ (Failed::Lost(_) | Failed::Over(_))) = &outcome {
                     context.note(Note::new(None, None, Some(&failed.to_string())).encode());
                 }
-                return self.finish(outcome, asked);
+                return self.finish(outcome.fit_to_show(asker.reach, &call.name), asked);
             };
             let answers = if requests.is_empty() {
                 // B-38: it is to be asked again later.
@@ -155,10 +178,10 @@ impl Relayed {
         caller: &Caller,
         params: &Obj,
         asker: &Asker,
+        context: &Context,
         level: Option<LogLevel>,
         clock: &mut Clock,
     ) -> Result<Outcome, NobodyAnswers> {
-        let context = &asker.context;
         let capabilities = client::capabilities(self.server.may_be_asked(caller.declared));
         let request = Request {
             method: "tools/call",
@@ -168,6 +191,7 @@ impl Relayed {
             log_level: level,
             // Its time stands still while it asks, which only `clock` knows.
             timeout: None,
+            ..Request::default()
         };
         let given_up = Notify::new();
         let stop = async {

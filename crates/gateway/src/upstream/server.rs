@@ -33,7 +33,7 @@ use super::{
     dial::{Ours, Place},
     level::{self, Wish, Wishes},
     outcome::{Event, Failed, Outcome, Request, Unsent},
-    pool::{Key, Lease, Live, Plan, Pool, Taker, Untaken},
+    pool::{Key, Lease, LinksDone, Live, Plan, Pool, Taker, Untaken},
     subscription::{Due, Subscription},
     times::Times,
 };
@@ -304,6 +304,11 @@ impl Server {
     /// What a client has declared, and what it would declare in vain.
     pub fn declared(&self, declared: Answers) -> Answers {
         declared.or(Answers::ALL.without(self.inner.may_ask))
+    }
+
+    /// The links that it says are done with, from now on.
+    pub(crate) fn links_done(&self) -> LinksDone {
+        self.inner.pool.links_done()
     }
 
     /// The roots, where its settings say them.

@@ -3,7 +3,9 @@
 
 mod asked;
 mod down;
+mod links;
 mod processes;
+mod prompts;
 mod tasks;
 
 use std::time::Duration;
@@ -331,10 +333,6 @@ async fn a_prompt_that_asks_first_is_asked_for_again() {
     let again = json!({ "name": "greet", "requestState": "kept", "inputResponses": who });
     let got = world.rpc(&client, "prompts/get", again).await;
     assert_eq!(got.result()["seen"]["inputResponses"], who, "{}", got.body);
-    // A session's client repeats nothing.
-    let session = SessionClient::open(&world).await;
-    let refused = session.request("prompts/get", json!({ "name": "greet" })).await;
-    assert_eq!(refused["error"]["data"]["reason"], "upstream_asked", "{refused}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     behind::{named, seen, world, world_with},
-    session_client::{Events, SessionClient},
+    session_client::{Events, SessionClient, initialize},
     support::{Client, Frames, World, site::said},
 };
 
@@ -376,7 +376,10 @@ async fn a_session_without_a_reader_lets_its_subscriptions_rest() {
 async fn a_request_without_a_stream_is_cancelled_at_its_server() {
     let more = format!("{SHARED}request_timeout = \"5m\"\n");
     let world = world("2025 --secretive", &more).await;
-    let session = SessionClient::open(&world).await;
+    // One that cannot be asked anything meanwhile.
+    let mut hello = initialize("2025-11-25");
+    hello["capabilities"] = json!({});
+    let session = SessionClient::open_with(&world, hello).await;
     let read = json!({ "jsonrpc": "2.0", "id": 31, "method": "resources/read", "params": { "uri": "fixture://one" } });
     let cancelled =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 31 } });

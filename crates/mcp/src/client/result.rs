@@ -172,6 +172,51 @@ pub fn error(error: &Raw) -> Result<Obj, Bad> {
     }
 }
 
+/// The links that must be opened before the request is made again, as questions; none for any other error. Each
+/// key is the server's own name of the link.
+pub fn links(error: &Raw) -> Vec<InputRequest> {
+    let error: Obj = error.read().unwrap_or_default();
+    if error.get::<i64>("code") != Some(rpc_error::LINK_REQUIRED) {
+        return Vec::new();
+    }
+    let listed = error.obj("data").unwrap_or_default();
+    let listed: Vec<Obj> = listed.get("elicitations").unwrap_or_default();
+    if listed.len() > QUESTIONS_MAX {
+        return Vec::new();
+    }
+    let links = listed.into_iter().map(|mut link| {
+        let key = link.get::<String>("elicitationId")?;
+        drop(link.take("elicitationId"));
+        link.set("mode", "url");
+        let mut ask = Obj::default();
+        ask.set("method", "elicitation/create");
+        ask.set("params", &link.to_raw());
+        let ask = ask.to_raw();
+        Some(InputRequest { key, ask })
+    });
+    links.collect::<Option<_>>().unwrap_or_default()
+}
+
+/// The same error with other links: `shown` gives each, by its place and its text, a name and a text, or takes it out.
+/// Any other error is as it was.
+pub fn with_links(error: &Raw, shown: impl Fn(usize, &str) -> Option<(String, String)>) -> Raw {
+    let mut read: Obj = error.read().unwrap_or_default();
+    if read.get::<i64>("code") != Some(rpc_error::LINK_REQUIRED) {
+        return error.clone();
+    }
+    read.edit("data", |data| {
+        let listed: Vec<Obj> = data.get("elicitations").unwrap_or_default();
+        let listed = listed.into_iter().enumerate().filter_map(|(n, mut link)| {
+            let (name, text) = shown(n, &link.get::<String>("url")?)?;
+            link.set("url", &text);
+            link.set("elicitationId", &name);
+            Some(link.to_raw())
+        });
+        data.set("elicitations", &listed.collect::<Vec<Raw>>());
+    });
+    read.to_raw()
+}
+
 fn lacks(error: &Obj, message: &str) -> Bad {
     let data = error.obj("data").unwrap_or_default();
     let required = data.obj("requiredCapabilities").unwrap_or_default();

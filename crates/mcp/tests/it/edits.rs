@@ -693,7 +693,8 @@ The result of a task is what the reply to the call would have been: in `tasks/re
 ## What a server asks
 
 A form that a server asks its caller to fill in, in the middle of a call, is read and written anew: its message and its fields pass, their text is made fit to be shown, and what stands about the form as a whole goes.
-What a prompt or a resource asks passes as it was written to a client of 2026-07-28; a client with a session cannot repeat its request, and gets an error (`upstream_asked`).
+What a prompt or a resource of a server of 2026-07-28 asks passes as it was written to a client of that generation; where either has sessions, it is read and written anew as well.
+A link that must be opened first (-32042) passes under a name of Longhaul's own, and not at all where it may not be shown.
 The error -32021 of what a client with a session did not declare has the code -32603 there; the rest of it stands (D-9).
 
 ## What does not pass

@@ -45,13 +45,13 @@ pub(super) struct Hears {
     pub(super) events: Option<mpsc::Sender<Event>>,
     /// What is honoured of a subscription.
     pub(super) acknowledged: Option<oneshot::Sender<Obj>>,
-    /// It is a call of a tool: what names no request belongs to one of those.
-    pub(super) is_call: bool,
+    /// The server may ask in the middle of it: what names no request belongs to one of those.
+    pub(super) may_ask: bool,
 }
 
 impl Waiter {
-    fn is_call(&self) -> bool {
-        self.hears.is_call && self.hears.events.is_some()
+    fn may_ask(&self) -> bool {
+        self.hears.may_ask && self.hears.events.is_some()
     }
 }
 
@@ -136,14 +136,14 @@ impl Waiting {
     /// The one call that is open, if there is just one.
     pub(super) fn only_call(&self) -> Option<u64> {
         let table = self.table();
-        let mut calls = table.by_id.iter().filter(|(_, waiter)| waiter.is_call());
+        let mut calls = table.by_id.iter().filter(|(_, waiter)| waiter.may_ask());
         calls.next().map(|(id, _)| *id).filter(|_| calls.next().is_none())
     }
 
     /// The last call that is open.
     pub(super) fn last_call(&self) -> Option<u64> {
         let table = self.table();
-        let calls = table.by_id.iter().filter(|(_, waiter)| waiter.is_call());
+        let calls = table.by_id.iter().filter(|(_, waiter)| waiter.may_ask());
         calls.map(|(id, _)| *id).max()
     }
 

@@ -8,8 +8,8 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError},
 };
 
-use longhaul_mcp::client::incoming::Notice;
-use tokio::sync::mpsc;
+use longhaul_mcp::{client::incoming::Notice, reply::InputRequest};
+use tokio::sync::{broadcast, mpsc};
 
 use super::{
     super::{connection::Notices, definitions::Versions, outcome::Event},
@@ -39,10 +39,12 @@ impl Pool {
                         });
                     }
                 }
+                Notice::LinkDone { elicitation } => {
+                    let _nobody_waits = pool.links.send(elicitation);
+                }
                 Notice::Progress { .. }
                 | Notice::Cancelled { .. }
                 | Notice::Task { .. }
-                | Notice::LinkDone { .. }
                 | Notice::Acknowledged { .. }
                 | Notice::Other { .. } => {}
             }
@@ -52,6 +54,11 @@ impl Pool {
     /// Whose connection this is now.
     fn key(&self, id: u64) -> Option<Key> {
         self.slots().key(id)
+    }
+
+    /// The links that the server says are done with, from now on.
+    pub(in crate::upstream) fn links_done(&self) -> LinksDone {
+        LinksDone(self.links.subscribe())
     }
 
     /// What the server says to nobody in particular on this connection goes to `hears`, until its other end is dropped.
@@ -84,5 +91,22 @@ impl Pool {
     fn says(&self, list: fn(&mut Versions) -> &mut u64) {
         *list(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner)) += 1;
         self.tell(Told::Changed);
+    }
+}
+
+/// The links that a server says are done with. Their names are the server's own, and differ from each other.
+pub(crate) struct LinksDone(broadcast::Receiver<String>);
+
+impl LinksDone {
+    /// Waits until one of these is. Cancel-safe.
+    pub(in crate::upstream) async fn any_of(&mut self, links: &[InputRequest]) {
+        loop {
+            match self.0.recv().await {
+                Ok(done) if links.iter().any(|link| link.key == done) => return,
+                // Whoever missed one has the question still.
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+            }
+        }
     }
 }

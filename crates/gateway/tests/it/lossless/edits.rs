@@ -239,10 +239,6 @@ pub(super) fn error(sent: &Node, to: Era, met: &mut Met) -> Node {
             met.insert("-32002 becomes -32602");
             error.set("code", Node::Token("-32602".to_owned()));
         }
-        (Some("-32042"), Era::Stateless) => {
-            met.insert("-32042 becomes -32603");
-            error.set("code", Node::Token("-32603".to_owned()));
-        }
         _ => {}
     }
     error

@@ -173,10 +173,8 @@ impl Walk<'_> {
             }
             return;
         }
-        // A session repeats nothing, and no client here says that it has a model or folders.
-        if (exchange.asks_first() && !is_call && self.client.speaks.era() == Era::Sessions)
-            || exchange.asks_beyond_forms()
-        {
+        // No client here says that it has a model or folders.
+        if exchange.asks_beyond_forms() {
             let outcome = match is_task {
                 true => self.of_task(frames.response(), &[], false).await,
                 false => frames.response().clone(),

@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::{PATIENCE, Peer, directory, fixture, host, text, within};
+use super::{Instant, PATIENCE, Peer, directory, fixture, host, text, within};
 
 #[tokio::test]
 async fn a_request_of_the_server_is_answered_or_refused() {
@@ -93,6 +93,48 @@ async fn a_question_that_nobody_takes_is_refused() {
     let arguments = json!({"method": "sampling/createMessage"});
     let outcome = peer.call_until("ask", arguments, Some(events), std::future::pending());
     assert!(text(outcome.await).contains("\"code\": -1"));
+}
+
+#[tokio::test]
+async fn an_id_that_a_server_uses_again_is_another_question() {
+    let options = ["--era=2025"];
+    for peer in [Peer::program(&options).await, Peer::remote(&options).await] {
+        let (events, mut heard) = mpsc::channel(10);
+        let ask = peer.call_until("ask_again", json!({}), Some(events), std::future::pending());
+        let answer = async {
+            for action in ["accept", "decline"] {
+                let event = within(PATIENCE, heard.recv()).await;
+                let Some(Event::Ask(question)) = event else {
+                    panic!("{event:?}");
+                };
+                let mut answer = Obj::default();
+                answer.set("action", action);
+                question.answer(&answer);
+            }
+        };
+        let (outcome, ()) = tokio::join!(ask, answer);
+        assert_eq!(text(outcome), r#"[{"action": "accept"}, {"action": "decline"}]"#);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_asks_after_its_reply_is_answered_for_nobody() {
+    let options = ["--era=2025"];
+    for peer in [Peer::program(&options).await, Peer::remote(&options).await] {
+        let (events, _kept) = mpsc::channel(10);
+        let late = peer.call_until("ask_late", json!({}), Some(events), std::future::pending());
+        assert_eq!(text(late.await), "done");
+        let deadline = Instant::now() + PATIENCE;
+        let answers = loop {
+            assert!(Instant::now() < deadline, "it is answered");
+            let seen: serde_json::Value =
+                serde_json::from_str(&peer.text("seen", json!({})).await).expect("JSON");
+            if let Some(answer) = seen["answers"].get("late") {
+                break answer.clone();
+            }
+        };
+        assert_eq!(answers, json!({ "action": "cancel" }));
+    }
 }
 
 #[tokio::test]
