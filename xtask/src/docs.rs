@@ -56,6 +56,13 @@ const PAGES: &[Page] = &[
         },
     },
     Page {
+        path: "docs/reference/questions.md",
+        from: Maker::Test {
+            package: "longhaul-gateway",
+            test: "every_question_is_seen_where_somebody_can_answer_it",
+        },
+    },
+    Page {
         path: "docs/reference/settings.md",
         from: Maker::Binary(settings),
     },

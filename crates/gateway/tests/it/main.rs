@@ -18,6 +18,8 @@ mod limits;
 mod lossless;
 mod passed_on;
 mod program_text;
+mod questions_apart;
+mod questions_seen;
 mod reasons;
 mod secret_forms;
 mod servers_shown;

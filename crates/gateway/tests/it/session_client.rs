@@ -122,6 +122,13 @@ impl<'a> SessionClient<'a> {
         events
     }
 
+    /// The frames of the reply to one request, on a stream or without.
+    pub(crate) async fn frames(&self, id: u64, method: &str, params: Value) -> Events {
+        let (status, _, events) = send(self.world, post(&frame(id, method, params), Some(&self.id))).await;
+        assert_eq!(status, 200);
+        events
+    }
+
     /// The shared stream, or the rest of one that was cut.
     pub(crate) async fn listen(&self, last: Option<&str>) -> Events {
         let mut request = self
@@ -170,7 +177,7 @@ impl<'a> SessionClient<'a> {
 }
 
 impl Events {
-    /// The next event, comments skipped; `None` at the end.
+    /// The next event, comments skipped; `None` at the end. A reply without a stream is one event.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
@@ -191,7 +198,12 @@ impl Events {
             }
             let frame = tokio::time::timeout(PATIENCE, self.body.frame())
                 .await
-                .expect("an event in time")?;
+                .expect("an event in time");
+            let Some(frame) = frame else {
+                let whole = std::mem::take(&mut self.buffer);
+                let data = serde_json::from_slice(&whole).ok()?;
+                return Some(Event { id: None, data });
+            };
             self.buffer
                 .extend_from_slice(&frame.expect("a frame").into_data().unwrap_or_default());
         }
