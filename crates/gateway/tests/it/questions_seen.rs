@@ -237,9 +237,14 @@ impl Cell {
     }
 }
 
+/// The tool's own words of a message, in whose first line Longhaul says who asks.
+pub(crate) fn words(message: &str) -> &str {
+    message.lines().next_back().unwrap_or_default()
+}
+
 /// What is answered to a question with this message.
 pub(crate) fn value(message: &str) -> String {
-    message.chars().filter(char::is_ascii_alphanumeric).collect()
+    words(message).chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 /// How the call ended, in words; an answer that is not the tool's own is a failure of the test.

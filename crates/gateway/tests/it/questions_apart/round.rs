@@ -18,7 +18,7 @@ use crate::{
         clients::answer_to,
         end,
         person::{Asking, Person},
-        value,
+        value, words,
     },
     session_client::{SessionClient, initialize},
     support::{Client as Stateless, World},
@@ -82,7 +82,7 @@ struct Board {
 
 impl Board {
     fn add(&self, message: &Value, way: Way) {
-        let message = message.as_str().expect("a message").to_owned();
+        let message = words(message.as_str().expect("a message")).to_owned();
         self.asked.lock().expect("no panic").insert(message, way);
         self.shown.send_modify(|shown| *shown += 1);
     }
