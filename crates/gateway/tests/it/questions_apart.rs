@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 use self::round::{Answers, Clients, Round};
 use crate::{
-    questions_seen::{ASKED, listing},
+    questions_seen::{BY_ALL, listing},
     support::{TASK_SERVER, listening},
 };
 
@@ -30,7 +30,7 @@ use crate::{
 const CALLS_MAX: usize = 8;
 
 fn rounds(calls: std::ops::Range<usize>) -> impl Strategy<Value = Round> {
-    let call = (0..Clients::COUNT, 0..ASKED.len());
+    let call = (0..Clients::COUNT, 0..BY_ALL);
     let who = prop_oneof![
         Just(Answers::Client),
         Just(Answers::AnotherConnection),

@@ -46,7 +46,7 @@ pub(crate) struct Ask {
     message: &'static str,
 }
 
-pub(crate) static ASKED: [Asked; 4] = [
+pub(crate) static ASKED: [Asked; 6] = [
     Asked {
         tool: "ask_form",
         what: "a form",
@@ -70,7 +70,19 @@ pub(crate) static ASKED: [Asked; 4] = [
         what: "a form, and another one after its answer",
         rounds: &[&[ask("one", "Once, MARK?")], &[ask("two", "Again, MARK?")]],
     },
+    Asked {
+        tool: "ask_first",
+        what: "a form before there is a task",
+        rounds: &[&[ask("before", "Before all, MARK?")]],
+    },
+    Asked {
+        tool: "needs_link",
+        what: "a link, by an error (-32042)",
+        rounds: &[&[ask("sign_in", "Sign in, MARK")]],
+    },
 ];
+/// How many of them every tool asks, those first.
+pub(crate) const BY_ALL: usize = 4;
 
 const fn ask(key: &'static str, message: &'static str) -> Ask {
     Ask { key, message }
@@ -98,6 +110,14 @@ impl Behind {
             Behind::Command => "a command".to_owned(),
             Behind::Plain(era) => format!("a server of {era}"),
             Behind::Tasks(era) => format!("a server of {era} with tasks"),
+        }
+    }
+
+    fn has(self, asked: &Asked) -> bool {
+        match asked.tool {
+            "ask_first" => self == Behind::Tasks("2026"),
+            "needs_link" => matches!(self, Behind::Plain("2025") | Behind::Tasks("2025")),
+            _ => true,
         }
     }
 
@@ -147,7 +167,7 @@ async fn world(behind: Behind, carrier: Carrier) -> (World, Option<Child>) {
         let config = format!("[servers.asks]\n{how}");
         return (listing(&config).await, process);
     }
-    let tools = ASKED.iter().map(|Asked { tool, .. }| {
+    let tools = ASKED[..BY_ALL].iter().map(|Asked { tool, .. }| {
         let command = ["python3", COMMAND, tool, "{mark}"];
         format!("[tools.{tool}]\ndescription = \"asks\"\ncommand = {command:?}\nargs.mark = \"string\"\n")
     });
@@ -229,7 +249,7 @@ impl Cell {
         steps.push(end);
         Cell {
             short,
-            how: steps.join("; "),
+            how: steps.join("; ").replace(mark, "Ada"),
             told: saw.told.first().cloned(),
             person: (!saw.person.is_empty())
                 .then(|| (both(|(page, _)| page), both(|(_, terminal)| terminal))),
@@ -244,7 +264,10 @@ pub(crate) fn words(message: &str) -> &str {
 
 /// What is answered to a question with this message.
 pub(crate) fn value(message: &str) -> String {
-    words(message).chars().filter(char::is_ascii_alphanumeric).collect()
+    words(message)
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect()
 }
 
 /// How the call ended, in words; an answer that is not the tool's own is a failure of the test.
@@ -261,6 +284,9 @@ pub(crate) fn end(asked: &Asked, mark: &str, ended: &Value) -> String {
     if let Some(mode) = returned["undeclared"].as_str() {
         let kind = if mode == "url" { "links" } else { "forms" };
         return format!("the server was told that {kind} cannot be shown, and does not ask");
+    }
+    if asked.tool == "needs_link" {
+        return "the call is made again, and gets its result".to_owned();
     }
     let answers = returned["answers"].as_object().expect("answers");
     let asks: Vec<&Ask> = asked.rounds.iter().copied().flatten().collect();
@@ -303,7 +329,7 @@ async fn everything(behind: Behind, carrier: Carrier) -> Cells {
     let mut cells = Cells::new();
     for who in clients() {
         let client = Client::open(&world, who, &person).await;
-        for (index, asked) in ASKED.iter().enumerate() {
+        for (index, asked) in ASKED.iter().enumerate().filter(|(_, asked)| behind.has(asked)) {
             let mark = format!("m{}x{index}", cells.len());
             let call = tokio::time::timeout(PATIENCE, client.calls(asked, &mark));
             let Ok(saw) = call.await else {
@@ -389,7 +415,8 @@ fn page(rows: &BTreeMap<Behind, Cells>) -> String {
     }
     page.push_str(TOLD);
     let cells = rows.values().flat_map(BTreeMap::values);
-    let told: BTreeSet<&str> = cells.filter_map(|cell| cell.told.as_deref()).collect();
+    let told = cells.filter_map(|cell| cell.told.as_deref());
+    let told: BTreeSet<&str> = told.filter(|told| told.contains(ASKED[0].tool)).collect();
     for told in told {
         write!(page, "\n```\n{told}\n```\n").expect("memory");
     }
@@ -405,7 +432,7 @@ fn grouped(
     for asked in &ASKED {
         let mut ways: Vec<(String, Vec<Behind>)> = Vec::new();
         for (behind, cells) in rows {
-            let Some(way) = words(cells, asked.tool) else {
+            let Some(way) = behind.has(asked).then(|| words(cells, asked.tool)).flatten() else {
                 continue;
             };
             match ways.iter_mut().find(|(known, _)| *known == way) {
@@ -420,14 +447,17 @@ fn grouped(
             }
         }
     }
-    let all = |count: usize, of: usize, names: String, word: &str| match count == of {
-        true => word.to_owned(),
-        false => names,
-    };
     let lines = lines.into_iter().map(|(what, by, way)| {
         let names: Vec<String> = by.iter().map(|behind| behind.name()).collect();
-        let by = all(by.len(), rows.len(), names.join(", "), "every tool");
-        let asked = all(what.len(), ASKED.len(), what.join("; "), "anything");
+        let by = match by.len() == rows.len() {
+            true => "every tool".to_owned(),
+            false => names.join(", "),
+        };
+        let all = ASKED[..BY_ALL].iter().map(|asked| asked.what);
+        let asked = match what.iter().copied().take(BY_ALL).eq(all) {
+            true => [&["anything"], &what[BY_ALL..]].concat().join("; "),
+            false => what.join("; "),
+        };
         (asked, by, way)
     });
     lines.collect()
