@@ -101,10 +101,11 @@ class Screen {
     async type(label, words) {
         const found = () =>
             this.page.evaluateHandle((wanted) => {
-                const inputs = [...document.querySelectorAll("input")].filter((input) => input.type === "text");
-                const label = (input) => input.labels?.[0]?.textContent.toLowerCase() ?? "";
-                return inputs.findLast((input) => label(input).startsWith(wanted));
-            }, label.toLowerCase());
+                const inputs = [...document.querySelectorAll("input, textarea")].filter((input) => input.type.startsWith("text"));
+                // A label is the field's name, or the title that some servers make of it.
+                const plain = (words) => words.toLowerCase().replaceAll(/[ _]/g, "");
+                return inputs.findLast((input) => plain(input.labels?.[0]?.textContent ?? "").startsWith(plain(wanted)));
+            }, label);
         const input = await until(found, (handle) => handle.asElement() !== null);
         await input.asElement().evaluate((element) => {
             element.focus();
@@ -206,7 +207,9 @@ async function pair() {
     const screen = new Screen(page);
     const { call, result, question } = rig.given;
     const run = (step, asTask) => {
-        const fields = Object.entries(step.arguments).map(([name, value]) => [name, String(value)]);
+        // What is false is so without a click.
+        const typed = Object.entries(step.arguments).filter(([, value]) => value !== false);
+        const fields = typed.map(([name, value]) => [name, String(value)]);
         return screen.run(step.tool, Object.fromEntries(fields), asTask);
     };
     try {
