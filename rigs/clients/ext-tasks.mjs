@@ -147,7 +147,8 @@ const pair = pairing(async () => {
         cancel: (taskId) => open.get(taskId).execution.cancel(),
         keep: async (taskId) => {
             const { execution, reference } = open.get(taskId);
-            if ((await tasks.task(taskId).snapshot()).status === "completed") return reference;
+            // Handing over answers an open question with a cancel.
+            if ((await tasks.task(taskId).snapshot()).status !== "working") return reference;
             let found;
             await execution.handoff((kept) => {
                 found = kept;

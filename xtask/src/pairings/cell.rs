@@ -56,7 +56,6 @@ impl<'a> Cell<'a> {
             .collect();
         let name = format!("{}/{}", client.name, row.name);
         let (root, file) = (longhaul.url(), name.replace('/', "."));
-        let live = root.replace("/mcp", "/livez");
         let mut scenario = json!({});
         for step in &has {
             let Some(call) = rows.step(row, step) else {
@@ -64,7 +63,9 @@ impl<'a> Cell<'a> {
             };
             let label = format!("{file}.{step}");
             let text = place.fill(&call.to_string());
-            let text = text.replace("${LABEL}", &label).replace("${LIVE}", &live);
+            let text = text
+                .replace("${LABEL}", &label)
+                .replace("${PAGE}", &place.page(row));
             scenario[*step] =
                 serde_json::from_str(&text).map_err(|error| format!("{name}: {step}: {error}"))?;
         }

@@ -42,12 +42,12 @@ const LETTERS: [(&str, char, &str); 6] = [
     (
         "restart",
         's',
-        "`kill -9` of Longhaul: finished work is found by a new process of the client, and so is running work, which went on or failed as interrupted, and never began twice",
+        "`kill -9` of Longhaul: finished work is found by a new process of the client, and so is running work, which went on or failed, as its server lets it, and never began twice",
     ),
     (
         "asked",
         'a',
-        "the same with a question that is open: it is answered afterwards, or its task failed as interrupted",
+        "the same with a question that is open: it is answered afterwards, or its task failed",
     ),
 ];
 
@@ -202,6 +202,7 @@ fn servers(page: &mut String, rows: &Rows) {
             (None, _) => "–",
             (Some(_), After::GoesOn) => "goes on",
             (Some(_), After::Interrupted) => "fails as interrupted",
+            (Some(_), After::Lost) => "fails as lost",
         };
         let _ = writeln!(
             page,

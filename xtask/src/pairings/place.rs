@@ -36,6 +36,8 @@ pub(super) struct Place {
     /// Where the servers work.
     pub(super) work: PathBuf,
     values: Values,
+    /// Where what was started beside Longhaul answers, by the row.
+    urls: BTreeMap<String, String>,
 }
 
 impl Place {
@@ -50,10 +52,12 @@ impl Place {
         let work = results.join(WORK);
         make_folder(&work)?;
         servers::repository_with_a_commit(&work.join("repository"))?;
+        write(&work.join("page.txt"), "a page\n")?;
         let config = sections(&read(&format!("{RIG}/longhaul.toml"))?, rows);
         let starts: Vec<String> = rows.iter().flat_map(|row| row.start.clone()).collect();
         let mut place = Place {
             servers: Vec::new(),
+            urls: BTreeMap::new(),
             values: values(&format!("{config} {}", starts.join(" ")), &work)?,
             work,
         };
@@ -93,7 +97,14 @@ impl Place {
         let server = Server::within(START_MAX, Box::new(program), log)?;
         let url = server.url();
         self.servers.push(server);
+        self.urls.insert(row.name.clone(), url.clone());
         Ok(url)
+    }
+
+    /// A page that this row can fetch.
+    pub(super) fn page(&self, row: &Row) -> String {
+        let url = self.urls.get(&row.name).map(String::as_str).unwrap_or_default();
+        url.replace("/mcp", "/page.txt")
     }
 
     /// The text with what the names in it stand for.

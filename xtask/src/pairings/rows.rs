@@ -40,7 +40,7 @@ pub(super) struct Row {
     after_restart: After,
     /// The same of work that asks, where that differs.
     after_restart_asked: Option<After>,
-    /// How it is started where Longhaul does not start it.
+    /// What is started beside Longhaul: the server itself, or what it fetches.
     #[serde(default)]
     pub(super) start: Vec<String>,
     /// A program that not every machine has; without it the server is left out.
@@ -55,6 +55,9 @@ pub(super) enum After {
     GoesOn,
     #[serde(rename = "interrupted")]
     Interrupted,
+    /// A task of the server's own, which a new process of it does not have.
+    #[serde(rename = "lost")]
+    Lost,
 }
 
 impl Row {
@@ -109,9 +112,14 @@ impl Rows {
     pub(super) fn step(&self, row: &Row, step: &str) -> Option<Value> {
         let mut call = self.tools.get(&row.tools)?.get(step)?.clone();
         call["tool"] = row.listed(call["tool"].as_str()?).into();
-        if matches!(step, "restart" | "asked") && row.after(step) == After::Interrupted {
+        let says = match row.after(step) {
+            After::GoesOn => None,
+            After::Interrupted => Some("Interrupted"),
+            After::Lost => Some("no longer knows the task"),
+        };
+        if let Some(says) = says.filter(|_| matches!(step, "restart" | "asked")) {
             call["ends"] = "failed".into();
-            call["says"] = "Interrupted".into();
+            call["says"] = says.into();
         }
         Some(call)
     }
