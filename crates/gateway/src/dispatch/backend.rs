@@ -626,7 +626,11 @@ fn misfit_text(result: &Raw) -> String {
 fn unsettled(unsettled: Unsettled) -> Error {
     match unsettled {
         Unsettled::Misfit { misfit, is_last, .. } => {
-            let message = format!("{}{}", misfit.why, last_words(is_last));
+            let field = match misfit.field.as_str() {
+                "" => String::new(),
+                field => format!("`{field}` "),
+            };
+            let message = format!("{field}{}{}", misfit.why, last_words(is_last));
             Error::misfit(misfit.field, message)
         }
         Unsettled::Failed(error) => local(error),

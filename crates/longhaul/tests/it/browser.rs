@@ -81,6 +81,40 @@ fn in_a_browser_hostile_text_runs_nothing_and_fetches_nothing() {
     assert!(!trap.was_reached(), "something was fetched");
 }
 
+// G-30, S11: never prefetched.
+#[test]
+#[cfg_attr(not(chromium_at_hand), ignore = "needs /usr/bin/chromium")]
+fn in_a_browser_the_link_of_a_question_is_shown_and_not_fetched() {
+    const LINK: &str = "https://trap.example.com/start";
+    let trap = Trap::set();
+    let rig = Rig::new("");
+    // The trap works: the name leads to it.
+    browse_with(&rig, LINK, trap.address);
+    assert!(trap.was_reached());
+
+    let script = rig.file(
+        "ask.sh",
+        &format!(
+            "echo '{{\"ask\":{{\"id\":1,\"message\":\"Open {LINK}\",\"url\":\"{LINK}\"}}}}' >&$LONGHAUL_FD\n\
+             read -r answer <&$LONGHAUL_FD\n"
+        ),
+    );
+    rig.file(
+        "longhaul.toml",
+        &format!(
+            "[server]\nbind = \"127.0.0.1:0\"\n[tools.link]\ndescription = \"x\"\ncommand = [\"sh\", \"{script}\"]\n"
+        ),
+    );
+    let _server = rig.serve();
+    let name = rig.start(&["link"]);
+    rig.until_state(&name, "asking");
+    for link in [rig.run(&["page", &name]).out, rig.run(&["page"]).out] {
+        let page = browse_with(&rig, link.trim(), trap.address);
+        assert!(page.contains(&format!("Open {LINK}")), "{page}");
+    }
+    assert!(!trap.was_reached(), "the link was fetched");
+}
+
 /// Ways out of text, attributes, text areas and titles.
 const OPENINGS: [&str; 6] = [
     "",
@@ -143,8 +177,18 @@ impl Trap {
 }
 
 /// The document as it is once the page was loaded and its scripts have run.
-#[expect(clippy::disallowed_methods, reason = "the browser is no task's work")]
 fn browse(rig: &Rig, url: &str) -> String {
+    browse_by(rig, url, "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+}
+
+/// The same, where one name leads to this address.
+fn browse_with(rig: &Rig, url: &str, trap: SocketAddr) -> String {
+    let rules = format!("MAP trap.example.com {trap}, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1");
+    browse_by(rig, url, &rules)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the browser is no task's work")]
+fn browse_by(rig: &Rig, url: &str, rules: &str) -> String {
     let profile = rig.path("browser");
     let output = Command::new(CHROMIUM)
         .args([
@@ -159,9 +203,9 @@ fn browse(rig: &Rig, url: &str) -> String {
             "--disable-sync",
             // A page that never finishes fails the test and does not hold it up.
             "--timeout=20000",
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             "--dump-dom",
         ])
+        .arg(format!("--host-resolver-rules={rules}"))
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(url)
         .env_clear()

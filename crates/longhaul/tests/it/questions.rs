@@ -256,7 +256,7 @@ fn g_31_the_page_and_the_terminal_say_who_asks_apart_from_what_is_asked() {
     }
     let page = server.get(&format!("/ask/{name}"), &cookie).body;
     for part in [
-        "Tool <strong>asks</strong>",
+        "<h1>asks asks</h1>",
         "called by <strong>Modern client</strong>",
         &name,
     ] {

@@ -93,9 +93,8 @@ pub(super) fn page(visit: &Visit, task: &Task, shown: &Page<'_>) -> Markup {
 pub(super) fn asker(task: &Task) -> Markup {
     html! {
         p.asker {
-            "Tool " strong { (text(&task.tool)) }
-            @if let Some(server) = &task.server { " · server " strong { (text(server)) } }
-            " · task " a href=(format!("/tasks/{}", task.name)) { code { (task.name) } }
+            @if let Some(server) = &task.server { "Server " strong { (text(server)) } " · task " } @else { "Task " }
+            a href=(format!("/tasks/{}", task.name)) { code { (task.name) } }
             " · called by " strong { (text(task.caller())) }
         }
     }
@@ -118,6 +117,8 @@ fn one_question(
     wrong: Option<(&Wrong, &BTreeMap<String, Vec<String>>)>,
 ) -> Markup {
     let fields = question.form.as_deref().map(form::fields).unwrap_or_default();
+    // Without a form of its own, a question has this field.
+    let is_plain = matches!(fields.as_slice(), [only] if only.label == "answer");
     let kept = wrong.map(|(_, typed)| typed);
     let wrong = wrong.map(|(wrong, _)| wrong);
     html! {
@@ -132,7 +133,8 @@ fn one_question(
             @for field in &fields {
                 @let shown = kept.map_or(&field.default, |kept| kept.get(&input_name(field)).unwrap_or(EMPTY));
                 @let bad = wrong.is_some_and(|wrong| wrong.field.as_deref() == Some(&field.name));
-                (input(&question.key, field, shown, bad))
+                @let label = if is_plain { "Your answer" } else { &field.label };
+                (input(&question.key, field, label, shown, bad))
             }
             div.actions {
                 button.primary name="action" value="accept" {
@@ -141,7 +143,10 @@ fn one_question(
                 button name="action" value="decline" formnovalidate { "Decline" }
                 button name="action" value="dismiss" formnovalidate { "Dismiss" }
             }
-            p.muted.last { "Open for another " (span(question.until_ms.saturating_sub(task.now_ms) / 1_000)) "." }
+            p.muted.last {
+                "Open for another " (span(question.until_ms.saturating_sub(task.now_ms) / 1_000)) "."
+                @if wrong.is_none() && question.misfits > 0 { " An answer did not fit before." (tries(question)) }
+            }
         }
     }
 }
@@ -157,14 +162,14 @@ fn tries(question: &Question) -> &'static str {
 
 const EMPTY: &Vec<String> = &Vec::new();
 
-fn input(key: &str, field: &Field, shown: &[String], bad: bool) -> Markup {
+fn input(key: &str, field: &Field, label: &str, shown: &[String], bad: bool) -> Markup {
     let (id, name) = (format!("{key}-{}", field.name), input_name(field));
     let help = format!("{id}-help");
     let one = shown.first().map_or("", String::as_str);
     let described = field.help.as_ref().map(|_| help.as_str());
     let invalid = bad.then_some("true");
     let label = html! {
-        (text(&field.label))
+        (text(label))
         @if field.required { span.muted { " (needed)" } }
     };
     let help = html! {

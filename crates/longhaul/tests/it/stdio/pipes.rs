@@ -258,7 +258,10 @@ fn a_question_comes_over_the_pipe_and_its_answer_goes_back() {
         }
     };
     let message = question["params"]["message"].as_str().unwrap();
-    assert!(message.ends_with(", called by test:\n\nWhich colour?"), "{message}");
+    assert!(
+        message.ends_with(", called by test:\n\nWhich colour?"),
+        "{message}"
+    );
     client.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "accept", "content": { "answer": "red" } } }));
     let reply = client.reply(waits);
     assert!(
