@@ -316,6 +316,43 @@ fn g_30_a_name_beyond_ascii_is_shown_in_both_forms_with_a_warning() {
     assert_eq!(result(&rig, &name)[0]["action"], "cancel");
 }
 
+// G-31: a server is named as the configuration names it.
+#[test]
+fn g_31_a_question_of_a_server_names_the_server() {
+    const FIXTURE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../gateway/tests/it/fixtures/mcp_server.py"
+    );
+    let rig = Rig::new(&format!(
+        "[servers.files]\nrequired = true\ncommand = [\"python3\", \"{FIXTURE}\", \"stdio\", \"--era=2025\"]\n\
+         env.PYTHONDONTWRITEBYTECODE = \"1\"\n"
+    ));
+    let server = rig.serve();
+    let call = json!({ "name": "form", "arguments": { "a": 1 } });
+    let called = modern(&server, "tools/call", "form", call, both());
+    let id = called["result"]["taskId"].as_str();
+    let id = id.unwrap_or_else(|| panic!("{called}")).to_owned();
+    let listed: Value = serde_json::from_str(&rig.run(&["--json", "tasks"]).out).unwrap();
+    let name = listed["tasks"][0]["name"].as_str().unwrap().to_owned();
+    rig.until_state(&name, "asking");
+    let task = modern(&server, "tasks/get", &id, json!({ "taskId": id }), both());
+    let message = task["result"]["inputRequests"]["q1"]["params"]["message"]
+        .as_str()
+        .unwrap();
+    let ours = format!("The tool form of the server files asks, in task {name}, called by Modern client:");
+    assert!(message.starts_with(&format!("{ours}\n\n")), "{message}");
+    let cookie = server.enter(&rig);
+    for path in ["/".to_owned(), format!("/ask/{name}")] {
+        let page = server.get(&path, &cookie).body;
+        assert!(
+            page.contains("Server <strong>files</strong> · task "),
+            "{path}: {page}"
+        );
+    }
+    let shown = rig.run(&["tasks", &name]).out;
+    assert!(shown.contains("server     files"), "{shown}");
+}
+
 #[test]
 fn two_questions_are_answered_one_by_one_on_the_page() {
     let rig = Rig::new(TOOL);
