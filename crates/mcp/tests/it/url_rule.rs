@@ -1,6 +1,7 @@
 //! Links that tools ask somebody to open: 150 of them, most of them hostile, each with its verdict.
 
 use longhaul_mcp::url_rule::{Link, Reach};
+use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
 
 /// Each line: the link, then what is shown of it or the rule it breaks, for a public reach and for this machine's.
@@ -82,4 +83,28 @@ fn every_rule_says_what_a_link_must_be() {
             "UserInfo: a link must be without a user name",
         ]
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+    // G-30
+    #[test]
+    fn a_name_beyond_ascii_reads_the_same_when_it_is_read_again(
+        encoded in "(xn--[a-z0-9-]{0,24}\\.){1,2}[a-z]{2,4}",
+        spelt in "[a-zA-Z0-9à-žͰ-Ͽа-яא-ת一-丿\u{300}-\u{33f}-]{1,12}\\.[a-zрф]{2,4}",
+    ) {
+        for name in [encoded, spelt] {
+            let Ok(link) = Link::parse(&format!("https://{name}/"), Reach::Public) else {
+                continue;
+            };
+            let shown = Link::parse(link.as_str(), Reach::Public);
+            prop_assert_eq!(shown.as_ref(), Ok(&link));
+            prop_assert!(link.host().ends_with(link.site()));
+            if let Some(spelt) = link.spelt() {
+                let again = Link::parse(&format!("https://{spelt}/"), Reach::Public);
+                prop_assert_eq!(again.as_ref(), Ok(&link), "{}", spelt);
+            }
+        }
+    }
 }
