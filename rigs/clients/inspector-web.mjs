@@ -67,12 +67,12 @@ class Screen {
         return this.page.evaluate((wanted) => document.body.innerText.includes(wanted), words);
     }
 
-    // Clicks the last button of that name: a dialogue lies over what was there before.
+    // Clicks the last button of that name: a dialogue lies over what was there before. A tool's title stands before its name.
     async click(name, which = "button") {
         const found = () =>
             this.page.evaluateHandle(
                 (selector, wanted) =>
-                    [...document.querySelectorAll(selector)].findLast((element) => element.textContent.trim() === wanted),
+                    [...document.querySelectorAll(selector)].findLast((element) => element.textContent.trim().endsWith(wanted)),
                 which,
                 name,
             );
