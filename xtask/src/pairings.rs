@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     let rows = Rows::read()?;
     let clients = Client::all()?;
     let pairs = wanted.pairs(&rows, &clients)?;
-    let start = Instant::now();
+    let (start, commit) = (Instant::now(), page::commit()?);
     let results = Place::results()?;
     let servers: Vec<&Row> = distinct(pairs.iter().map(|(_, row)| *row), |row| &row.name);
     let fronts: Vec<Client> = distinct(pairs.iter().map(|(client, _)| *client), |client| &client.name)
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
         cells.len(),
         start.elapsed().as_secs()
     );
-    settle(&cells, &wanted)
+    settle(&cells, &commit, &wanted)
 }
 
 /// What the command line says.
@@ -181,7 +181,7 @@ fn excused<'a>(
     Some((found.0, found.1))
 }
 
-fn settle(cells: &[Cell<'_>], wanted: &Wanted) -> Outcome {
+fn settle(cells: &[Cell<'_>], commit: &str, wanted: &Wanted) -> Outcome {
     let exceptions = exceptions()?;
     let mut wrong = Vec::new();
     for (name, exception) in &exceptions {
@@ -209,7 +209,7 @@ fn settle(cells: &[Cell<'_>], wanted: &Wanted) -> Outcome {
         let unused = exceptions.keys().filter(|name| !used.contains(*name));
         wrong.extend(unused.map(|name| format!("{name} is in the exceptions but does not run")));
     }
-    wrong.extend(page::settle(cells, wanted.write)?);
+    wrong.extend(page::settle(cells, commit, wanted.write)?);
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(format!("pairings:\n  {}", wrong.join("\n  "))),

@@ -62,16 +62,24 @@ struct Seen {
 
 type Figures = BTreeMap<String, Seen>;
 
-/// What is not as committed; with `write` it is committed now.
+/// The commit that is checked out.
 ///
 /// # Errors
-/// When a file cannot be read or written.
-pub(super) fn settle(cells: &[Cell<'_>], write: bool) -> Result<Vec<String>, String> {
-    let mut figures: Figures = json(FIGURES)?;
+/// When `git` fails.
+pub(super) fn commit() -> Result<String, String> {
     let commit = Program::new("git")
         .args(["rev-parse", "--short=10", "HEAD"])
         .folder(&root())
         .output()?;
+    Ok(commit.trim().to_owned())
+}
+
+/// What is not as committed; with `write` it is committed now.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(super) fn settle(cells: &[Cell<'_>], commit: &str, write: bool) -> Result<Vec<String>, String> {
+    let mut figures: Figures = json(FIGURES)?;
     let mut other = Vec::new();
     for cell in cells {
         let steps = cell
@@ -79,7 +87,7 @@ pub(super) fn settle(cells: &[Cell<'_>], write: bool) -> Result<Vec<String>, Str
             .into_iter()
             .map(|(step, why)| (step, why.is_empty()));
         let seen = Seen {
-            commit: commit.trim().to_owned(),
+            commit: commit.to_owned(),
             steps: steps.collect(),
         };
         let known = figures.get(cell.name());
