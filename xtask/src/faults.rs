@@ -125,6 +125,21 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "over HTTP a request is answered on its own stream alone",
     ),
     (
+        "asks-undeclared",
+        "",
+        "a server asks nothing that it was not told that it may ask",
+    ),
+    (
+        "any-spare-serves",
+        "",
+        "a spare process goes to a caller who can be asked what it was told",
+    ),
+    (
+        "any-request-goes-on",
+        "",
+        "what a prompt asked is answered by the same request alone",
+    ),
+    (
         "a-lost-call-is-sent-again",
         "",
         "a call is sent to its server once",

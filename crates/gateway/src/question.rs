@@ -113,6 +113,14 @@ impl Asker {
     }
 }
 
+/// Who asks in the middle of a request that is no call: the server's prompt or resource, by its name (G-31).
+pub(crate) fn words_of_relay(what: &str, name: &str, server: &str) -> String {
+    format!(
+        "The {what} {} of the server {server} asks:",
+        clean(name, NAME_CHARS_MAX)
+    )
+}
+
 /// Whoever came in this way, for the person whose tasks these are: `you`, or what the MCP client calls itself.
 pub fn caller(origin: &str) -> &str {
     match origin {
@@ -135,6 +143,11 @@ impl Stored {
     /// The request as a client is sent it. What a person is to read begins with a line of ours that says who asks; the
     /// tool's own words, which have no line breaks, stand below it (G-31).
     pub fn told(self, asker: &Asker) -> Raw {
+        self.told_by(&asker.words())
+    }
+
+    /// As [`Stored::told`], where `who` is the line that says who asks.
+    pub(crate) fn told_by(self, who: &str) -> Raw {
         if !self.kind.answered_by_people() {
             return self.request;
         }
@@ -147,8 +160,8 @@ impl Stored {
         let link = url.and_then(|url| Link::parse(&url, Reach::ThisMachine).ok());
         let warning = link.as_ref().and_then(warning);
         let message = match warning {
-            Some(warning) => format!("{}\n{warning}\n\n{words}", asker.words()),
-            None => format!("{}\n\n{words}", asker.words()),
+            Some(warning) => format!("{who}\n{warning}\n\n{words}"),
+            None => format!("{who}\n\n{words}"),
         };
         params.set("message", &message);
         request.set("params", &params.to_raw());

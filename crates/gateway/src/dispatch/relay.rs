@@ -40,11 +40,12 @@ use crate::{
     config::{Prefix, written},
     gate::{self, Action, View},
     identity,
+    question::words_of_relay,
     session::Session,
     toolset::Selection,
     upstream::{
         Definitions, Event, Outcome, Reason, Request, Server,
-        asked::{Asker, Opened, Whom},
+        asked::{Asker, Inquiry, Opened, Whom},
         definitions::{Ages, list},
         fleet::Member,
         outcome::EVENTS_MAX,
@@ -153,14 +154,14 @@ impl Dispatch {
         relay: Relay,
         way: &Way,
     ) -> Work {
-        let (whom, inquiries) = Whom::client();
+        let (asks, inquiries) = Inquiry::channel();
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let level = wanted_level(session, &relay);
         let digest = digest(&relay);
         let told = Telling {
             events: (relay.progress_token.is_some() || level.is_some()).then_some(events),
             level,
-            whom,
+            asks,
             // Nothing is asked of a client that nobody can reach.
             answers: match way {
                 Way::Never => Answers::default(),
@@ -416,7 +417,10 @@ impl Dispatch {
     ) -> Result<Reply, RpcError> {
         let timeout = member.config.request_timeout;
         let asker = Asker {
-            whom: asking.told.whom.clone(),
+            whom: Whom::Client {
+                inquiries: asking.told.asks.clone(),
+                who: who_asks(relay, server.name()),
+            },
             answers: server.may_be_asked(asking.told.answers),
             roots: server.roots().cloned(),
             reach: asking.reach(),
@@ -494,7 +498,7 @@ struct Telling {
     /// The least grave log messages that the client said it wants.
     level: Option<LogLevel>,
     /// Where it is asked.
-    whom: Whom,
+    asks: mpsc::Sender<Inquiry>,
     /// What it can be asked.
     answers: Answers,
 }
@@ -588,6 +592,15 @@ impl Asking<'_> {
             // Whoever does not keep up misses it.
             let _full = events.try_send(event);
         }
+    }
+}
+
+/// The line that says who asks in the middle of this request (G-31).
+fn who_asks(relay: &Relay, server: &str) -> String {
+    match &relay.subject {
+        Subject::Resource { uri } => words_of_relay("resource", uri, server),
+        Subject::Prompt { name } => words_of_relay("prompt", name, server),
+        Subject::List { .. } => words_of_relay("list", relay.method.as_str(), server),
     }
 }
 

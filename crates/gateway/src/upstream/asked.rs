@@ -35,7 +35,12 @@ pub(crate) enum Whom {
     /// A task, whose questions are durable.
     Task(Context),
     /// The client of one request, for as long as that waits.
-    Client(mpsc::Sender<Inquiry>),
+    Client {
+        /// Takes the questions.
+        inquiries: mpsc::Sender<Inquiry>,
+        /// The line that says who asks (G-31).
+        who: String,
+    },
 }
 
 /// A question to the client of one request that is no task.
@@ -43,17 +48,25 @@ pub(crate) enum Whom {
 pub(crate) struct Inquiry {
     /// What is asked.
     pub question: Stored,
+    /// The line that says who asks.
+    pub who: String,
     /// Takes the answer. It is closed when nobody waits for one any more; dropped, the request ends unanswered.
     pub settled: oneshot::Sender<Settled>,
 }
 
-impl Whom {
-    /// The client of one request, and what it is to be asked.
-    pub(crate) fn client() -> (Whom, mpsc::Receiver<Inquiry>) {
-        let (asks, asked) = mpsc::channel(INQUIRIES_MAX);
-        (Whom::Client(asks), asked)
+impl Inquiry {
+    /// The way of the questions of one request to its client.
+    pub(crate) fn channel() -> (mpsc::Sender<Inquiry>, mpsc::Receiver<Inquiry>) {
+        mpsc::channel(INQUIRIES_MAX)
     }
 
+    /// What the client is to be asked, as it is sent it.
+    pub(crate) fn told(&self) -> Raw {
+        self.question.clone().told_by(&self.who)
+    }
+}
+
+impl Whom {
     async fn ask_until(
         &self,
         asks: Vec<Ask>,
@@ -61,13 +74,14 @@ impl Whom {
     ) -> Result<Option<Vec<Settled>>, Ended> {
         match self {
             Whom::Task(context) => context.ask_until(asks, gone).await,
-            Whom::Client(inquiries) => {
+            Whom::Client { inquiries, who } => {
                 let mut settled = Vec::new();
                 for ask in asks {
                     let question = Stored::decode(&ask.body).ok_or(Ended)?;
                     let (answer, answered) = oneshot::channel();
                     let inquiry = Inquiry {
                         question,
+                        who: who.clone(),
                         settled: answer,
                     };
                     inquiries.send(inquiry).await.map_err(|_| Ended)?;

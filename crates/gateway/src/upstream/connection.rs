@@ -73,7 +73,7 @@ pub(super) struct Greeted {
 struct Inner {
     spoken: Spoken,
     ours: Ours,
-    /// What the server was told that it may ask.
+    /// What the server may ask; what it asks beside that is refused unseen.
     may_ask: Answers,
     outlet: Outlet,
     notices: Notices,
@@ -95,7 +95,7 @@ impl Connection {
         let (lost, _) = watch::channel(None);
         let inner = Arc::new(Inner {
             spoken: greeted.spoken,
-            may_ask: client::answers(&ours.hello.capabilities),
+            may_ask: may_ask(&ours),
             ours,
             outlet: greeted.outlet,
             notices,
@@ -246,6 +246,17 @@ impl Connection {
     /// How many requests wait for their replies.
     pub fn pending(&self) -> usize {
         self.inner.waiting.count()
+    }
+}
+
+/// What the server may ask: what it was told. Many ask for a model or folders whatever they were told; where all calls
+/// are of one owner, the client of the call itself says whether it has them.
+fn may_ask(ours: &Ours) -> Answers {
+    let told = client::answers(&ours.hello.capabilities);
+    Answers {
+        sampling: told.sampling || ours.one_owner,
+        roots: told.roots || ours.one_owner,
+        ..told
     }
 }
 

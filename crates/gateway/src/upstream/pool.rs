@@ -595,7 +595,7 @@ impl Pool {
 /// Whether a spare connection is for this caller: a server with sessions was told what it may ask, and keeps to it.
 /// Before it has answered, it is waited for.
 fn is_for(kind: Option<Kind>, told: Answers, taker: &Taker) -> bool {
-    kind != Some(Kind::Sessions) || told == taker.answers
+    kind != Some(Kind::Sessions) || told == taker.answers || longhaul_core::fault!("any-spare-serves")
 }
 
 impl Slot {

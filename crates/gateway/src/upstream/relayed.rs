@@ -209,6 +209,8 @@ impl Relayed {
             tokio::select! {
                 biased;
                 Some(event) = told.recv() => match event {
+                    // The call ends: nothing more is asked for it.
+                    Event::Ask(question) if is_nobody => drop(question),
                     Event::Ask(question) => {
                         open.push(asker.clone().reply(question));
                         clock.wait(true);

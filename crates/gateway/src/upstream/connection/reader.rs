@@ -248,7 +248,7 @@ impl Inner {
             (AskKind::Roots, Some(roots)) => question.answer(roots),
             // D-29: it was not told that it may.
             (AskKind::Roots, None) | (AskKind::Sampling | AskKind::Elicitation, _)
-                if !question.is_among(self.may_ask) =>
+                if !question.is_among(self.may_ask) && !longhaul_core::fault!("asks-undeclared") =>
             {
                 question.refuse_undeclared();
             }

@@ -123,7 +123,12 @@ async fn g34_with_on_nobody_fail_a_question_that_nobody_can_answer_fails_the_cal
         let able = of_run("a", json!({ "sampling": {} }));
         inquire(&world, &able, json!({})).await;
         let mute = of_run("a", json!({}));
-        let failed = inquire(&world, &mute, json!({ "model": sampling(), "who": form() })).await;
+        // Of several that come together none is asked.
+        let asks = match era {
+            "2025" => json!({ "model": sampling() }),
+            _ => json!({ "model": sampling(), "who": form() }),
+        };
+        let failed = inquire(&world, &mute, asks).await;
         let error = &failed.body["error"];
         assert_eq!(error["data"]["reason"], "no_one_to_answer", "{era}: {error}");
     }

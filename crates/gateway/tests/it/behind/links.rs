@@ -62,8 +62,8 @@ async fn d28_a_client_without_tasks_is_asked_to_open_the_link_in_the_way_of_its_
         let asked = world_of_plain.rpc(&client, "tools/call", call(json!({}))).await;
         let result = asked.result();
         assert_eq!(result["resultType"], "input_required", "{result}");
-        let key = result["inputRequests"].as_object().expect("questions").keys();
-        let key = key.last().expect("a question").clone();
+        let asks = result["inputRequests"].as_object().expect("questions");
+        let key = asks.keys().next().expect("a question").clone();
         let mut again = call(json!({}));
         again["inputResponses"] = json!({ key: accept() });
         again["requestState"] = result["requestState"].clone();

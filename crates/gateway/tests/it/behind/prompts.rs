@@ -53,6 +53,13 @@ async fn b37_what_a_session_s_prompt_or_resource_asks_is_asked_in_the_reply() {
     ] {
         let asked = world.rpc(&client, method, params.clone()).await;
         assert_eq!(keys(&asked), ["q1"]);
+        // G-31
+        let message = asked.result()["inputRequests"]["q1"]["params"]["message"].as_str();
+        let (who, message) = message
+            .and_then(|text| text.split_once("\n\n"))
+            .expect("two parts");
+        assert!(who.ends_with("ask of the server fixture asks:"), "{who}");
+        assert_eq!(message, "Who are you?");
         let schema = &asked.result()["inputRequests"]["q1"]["params"]["requestedSchema"];
         assert_eq!(schema["properties"]["name"]["type"], "string");
         let again = again(&params, &asked, json!({ "q1": ada() }));

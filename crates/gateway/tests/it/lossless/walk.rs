@@ -278,7 +278,7 @@ impl Walk<'_> {
                 .insert("a form is read and written anew, and says first who asks");
             let message = arrived.text_at(&["message"]).unwrap_or_default();
             let (who, what) = message.split_once("\n\n").unwrap_or_default();
-            if who.starts_with("The tool ") {
+            if who.starts_with("The tool ") || who.starts_with("The prompt ") {
                 arrived.set("message", Node::string(what));
             }
             self.found.questions += 1;
