@@ -121,7 +121,8 @@ section! {
         input_timeout: Option<Span> = "" in 1000..=31536000000, since "0.1.0";
         /// The most questions of one task that are open at once.
         questions_max: u32 = "16" in 1..=64, since "0.1.0";
-        /// The most questions of one owner that were asked before their task exists.
+        /// The most questions of one owner that were asked before their task exists, and the most requests for prompts
+        /// and resources that wait for its answers.
         questions_before_max: u32 = "5" in 1..=100, since "0.1.0";
         /// How long a cancelled process may take to end after TERM before it is killed.
         grace: Span = "5s" in 0..=600000, since "0.1.0";
