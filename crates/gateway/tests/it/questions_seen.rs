@@ -274,7 +274,11 @@ pub(crate) fn value(message: &str) -> String {
 pub(crate) fn end(asked: &Asked, mark: &str, ended: &Value) -> String {
     let result = match ended.get("result") {
         Some(result) => result,
-        None => return format!("**ends in an error**: {}", ended["error"]),
+        None => {
+            let error = &ended["error"];
+            let message = error["message"].as_str().unwrap_or_default();
+            return format!("ends in the error {}: {message}", error["code"]);
+        }
     };
     let text = result["content"][0]["text"].as_str().unwrap_or_default();
     let Ok(returned) = serde_json::from_str::<Value>(text) else {
