@@ -134,7 +134,7 @@ pub(crate) fn rendered() -> Result<String, String> {
     );
     commits(&mut page, &figures, rows.servers.len() * clients.len());
     page.push_str(
-        "\nA letter is a step that passed, `–` one that the pair cannot have, `!` one that fails:\n\n",
+        "\nA letter is a step that passed, `–` one that the pair cannot have, `!` one that fails; a pair without letters was not run:\n\n",
     );
     for (_, letter, what) in LETTERS {
         let _ = writeln!(page, "- `{letter}`: {what}");
