@@ -144,13 +144,33 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "",
         "a call is sent to its server once",
     ),
+    (
+        "a-followed-task-has-no-handle",
+        "T17",
+        "a server's task is found again after a restart",
+    ),
+    (
+        "a-task-is-heard-late",
+        "",
+        "nothing is missed between a call and the following of the task that it became",
+    ),
+    (
+        "ends-a-session-that-works",
+        "",
+        "a session is not ended before the tasks in it",
+    ),
+    (
+        "lets-go-of-questions-with-an-answer",
+        "",
+        "what a server's task asks stays open for whoever follows it next",
+    ),
 ];
 
 /// The transitions whose guards must have a fault. T21 has no guard of its own, T13 to T17 are told apart by the
 /// rule for a lost runner, which has two.
 const ROWS: &[&str] = &[
     "T0", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T9", "T10", "T11", "T12", "T14", "T17", "T18",
-    "T19", "T20", "T22", "T23", "T24", "T25", "T26",
+    "T19", "T20", "T22", "T23", "T24", "T25", "T26", "T27",
 ];
 
 /// A fault that is planted.

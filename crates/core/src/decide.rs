@@ -112,6 +112,7 @@ pub fn decide(task: &Task, event: Event, now: Millis) -> Result<Change, Refused>
         } => finish::returned(change, fence, body, is_error),
         Event::Errored { fence, body } => finish::errored(change, fence, body),
         Event::Failed { fence, reason } => finish::failed(change, fence, reason),
+        Event::CancelledElsewhere { fence } => finish::cancelled_elsewhere(change, fence),
         Event::Cancel { by } => cancel::cancel(change, by),
         Event::Stopped { fence, confirmed } => cancel::stopped(change, fence, confirmed),
         Event::Due => tick::due(change, now),

@@ -96,6 +96,11 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
+    /// The work was cancelled where it lives, and not by us (T27).
+    CancelledElsewhere {
+        /// The fence given at the claim.
+        fence: Fence,
+    },
     /// Somebody ends the task (T10, T11).
     Cancel {
         /// Who.

@@ -166,6 +166,11 @@ pub const ALL: &[Fault] = &[
         "work elsewhere is owed a stop even if nobody follows it",
     ),
     fault("approval-for-ever", "T25", "a task ends with its approval"),
+    fault(
+        "cancelled-by-an-old-claim",
+        "T27",
+        "only the holder says that its server cancelled the work",
+    ),
 ];
 
 const fn fault(name: &'static str, row: &'static str, promise: &'static str) -> Fault {

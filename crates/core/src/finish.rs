@@ -10,7 +10,7 @@ use crate::{
     event::Refused,
     fault,
     id::Fence,
-    task::{Body, Outcome, Phase, Reason, Run},
+    task::{Body, CancelledBy, Outcome, Phase, Reason, Run},
 };
 
 /// T4. What is noted is the caller's to store.
@@ -63,6 +63,20 @@ pub(crate) fn failed(change: Change, fence: Fence, reason: Reason) -> Result<Cha
         change,
         Outcome::Failed(reason),
         audit::Event::Failed { reason: Some(reason) },
+    ))
+}
+
+/// T27.
+pub(crate) fn cancelled_elsewhere(change: Change, fence: Fence) -> Result<Change, Refused> {
+    let unguarded = fault!("cancelled-by-an-old-claim") && !change.task.is_finished();
+    if !unguarded {
+        begun(&change, fence)?;
+    }
+    let by = CancelledBy::Server;
+    Ok(end(
+        change,
+        Outcome::Cancelled { by },
+        audit::Event::Cancelled { by },
     ))
 }
 
@@ -175,6 +189,24 @@ mod tests {
             task.run = Run::Idle;
         });
         refused(&task(Run::Leased(ME)), errored(), Refused::OutOfPlace);
+    }
+
+    #[test]
+    fn t27_the_server_of_the_work_cancels_it_and_nothing_is_owed() {
+        let cancelled = |fence| Event::CancelledElsewhere { fence };
+        check(
+            &asking(Run::Running(ME), Reader::Client),
+            cancelled(FENCE),
+            |task| {
+                task.phase = Phase::Finished(Outcome::Cancelled {
+                    by: CancelledBy::Server,
+                });
+                task.run = Run::Idle;
+                task.questions[0].state = QuestionState::Withdrawn;
+            },
+        );
+        refused(&task(Run::Leased(ME)), cancelled(FENCE), Refused::OutOfPlace);
+        refused(&task(Run::Running(ME)), cancelled(OLD), Refused::Fenced);
     }
 
     #[test]

@@ -138,6 +138,8 @@ pub enum CancelledBy {
     Loop,
     /// The end of the approval that let it begin (T25).
     Approval,
+    /// The server that ran it, without an order of ours (T27).
+    Server,
 }
 
 /// What is known of the work after the task ended other than by the work's own report.
@@ -292,6 +294,7 @@ impl CancelledBy {
             CancelledBy::Session => "session",
             CancelledBy::Loop => "loop",
             CancelledBy::Approval => "approval",
+            CancelledBy::Server => "server",
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     engine::Inner,
     notes::Heard,
     report::{Persisted, happened},
-    tool::{Asking, Attempt, Ended, Gone, Settled},
+    tool::{Asking, Attempt, Ended, Gone, Putting, Settled},
     transact::{Done, OnRefusal},
 };
 
@@ -22,29 +22,42 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    async fn ask(&self, asks: Vec<Ask>, gone: Gone<'_>) -> Result<Option<Vec<Settled>>, Ended> {
+    async fn put(&self, asks: Vec<Ask>) -> Result<Option<Vec<QuestionKey>>, Ended> {
         if asks.is_empty() {
             return Ok(Some(Vec::new()));
         }
         let count = asks.len();
-        let keys = match self
-            .say(Event::Asked {
-                fence: self.entry.fence(),
-                asks,
-            })
-            .await
-        {
-            Persisted::Done(Done::Committed(row, ())) => newest_keys(&row, count),
-            Persisted::Done(Done::NotNow(Refused::TooManyQuestions, ())) => {
-                warn!(
-                    tool = self.entry.tool,
-                    "a tool asked more than it may at once; nobody was asked"
-                );
-                return Ok(Some(vec![Settled::Dismissed; count]));
-            }
-            Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => return Err(Ended),
-            Persisted::InDoubt => newest_keys(&self.inner.row(self.entry.id).await.ok_or(Ended)?, count),
-        };
+        Ok(
+            match self
+                .say(Event::Asked {
+                    fence: self.entry.fence(),
+                    asks,
+                })
+                .await
+            {
+                Persisted::Done(Done::Committed(row, ())) => Some(newest_keys(&row, count)),
+                Persisted::Done(Done::NotNow(Refused::TooManyQuestions, ())) => {
+                    warn!(
+                        tool = self.entry.tool,
+                        "a tool asked more than it may at once; nobody was asked"
+                    );
+                    None
+                }
+                Persisted::Done(Done::NotNow(..) | Done::Refused(())) | Persisted::Fenced => {
+                    return Err(Ended);
+                }
+                Persisted::InDoubt => {
+                    let row = self.inner.row(self.entry.id).await.ok_or(Ended)?;
+                    Some(newest_keys(&row, count))
+                }
+            },
+        )
+    }
+
+    async fn settled(&self, keys: Vec<QuestionKey>, gone: Gone<'_>) -> Result<Option<Vec<Settled>>, Ended> {
+        if keys.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
         let waiting = self.entry.asking();
         // The slot is free for others while this one waits.
         self.inner.work.notify_one();
@@ -81,7 +94,7 @@ impl Live {
                 .questions
                 .iter()
                 .filter(|question| keys.contains(&question.key));
-            let answers: Vec<Settled> = asked.filter_map(settled).collect();
+            let answers: Vec<Settled> = asked.filter_map(settlement).collect();
             if answers.len() == keys.len() {
                 return Ok(answers);
             }
@@ -106,6 +119,11 @@ impl Live {
         }
     }
 
+    async fn is_over(&self) -> bool {
+        let row = self.inner.row(self.entry.id).await;
+        row.is_some_and(|row| row.task.is_finished() && row.task.fence == self.entry.fence())
+    }
+
     async fn say(&self, event: Event) -> Persisted {
         self.inner
             .persist(self.entry.id, OnRefusal::Leave, || happened(event.clone()))
@@ -114,7 +132,7 @@ impl Live {
 }
 
 /// How the question was settled for the work; `None` while it is open, and when it was taken back.
-pub(crate) fn settled(question: &Question) -> Option<Settled> {
+pub(crate) fn settlement(question: &Question) -> Option<Settled> {
     match &question.state {
         QuestionState::Given { answer } => Some(Settled::Accepted(answer.clone())),
         QuestionState::Declined => Some(Settled::Declined),
@@ -123,19 +141,20 @@ pub(crate) fn settled(question: &Question) -> Option<Settled> {
     }
 }
 
+/// The keys of the questions that were asked last, in the order in which they were asked.
 fn newest_keys(row: &Row, count: usize) -> Vec<QuestionKey> {
-    row.task
-        .questions
-        .iter()
-        .rev()
-        .take(count)
-        .map(|question| question.key)
-        .collect()
+    let questions = &row.task.questions;
+    let newest = &questions[questions.len().saturating_sub(count)..];
+    newest.iter().map(|question| question.key).collect()
 }
 
 impl Attempt for Live {
-    fn ask<'a>(&'a self, asks: Vec<Ask>, gone: Gone<'a>) -> Asking<'a> {
-        Box::pin(Live::ask(self, asks, gone))
+    fn put(&self, asks: Vec<Ask>) -> Putting<'_> {
+        Box::pin(Live::put(self, asks))
+    }
+
+    fn settled<'a>(&'a self, keys: Vec<QuestionKey>, gone: Gone<'a>) -> Asking<'a> {
+        Box::pin(Live::settled(self, keys, gone))
     }
 
     fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>> {
@@ -163,5 +182,9 @@ impl Attempt for Live {
 
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.entry.stopped())
+    }
+
+    fn is_over(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        Box::pin(Live::is_over(self))
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use longhaul_core::{Body, Reason, TaskId, event::Ask};
+use longhaul_core::{Body, QuestionKey, Reason, TaskId, event::Ask};
 use longhaul_store::Owner;
 
 /// A future that a tool returns.
@@ -24,6 +24,12 @@ pub trait Tool: Send + Sync {
 
     /// The most attempts of this tool that this process runs at once; more wait in the queue.
     fn concurrency_max(&self) -> usize;
+
+    /// Whether work that has a handle goes on without this process. What does not is seen through when the process
+    /// drains, as work without a handle is.
+    fn outlives_us(&self) -> bool {
+        true
+    }
 }
 
 /// What attempts are counted against: each tool has one, whatever name its tasks are stored under.
@@ -94,6 +100,8 @@ pub enum Finish {
     },
     /// Longhaul's own reason.
     Failed(Reason),
+    /// The server that ran the work cancelled it, without an order of ours (T27).
+    Cancelled,
     /// The leg ended with a checkpoint; the next leg starts when every question is settled.
     Parked {
         /// What to go on from.
@@ -134,13 +142,19 @@ pub(crate) type Gone<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// How the questions were settled; `None` when they were taken back.
 pub(crate) type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Settled>>, Ended>> + Send + 'a>>;
 
+/// The keys of questions that were asked; `None` when they were more than may be open.
+pub(crate) type Putting<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Vec<QuestionKey>>, Ended>> + Send + 'a>>;
+
 /// The worker's side of [`Context`].
 pub(crate) trait Attempt: Send + Sync {
-    fn ask<'a>(&'a self, asks: Vec<Ask>, gone: Gone<'a>) -> Asking<'a>;
+    fn put(&self, asks: Vec<Ask>) -> Putting<'_>;
+    fn settled<'a>(&'a self, keys: Vec<QuestionKey>, gone: Gone<'a>) -> Asking<'a>;
     fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>>;
     fn note(&self, note: Vec<u8>);
     fn tell(&self, line: Vec<u8>);
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn is_over(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
 
 /// The task ended, or the attempt was fenced: whatever the tool still reports changes nothing.
@@ -153,7 +167,7 @@ impl Context {
     /// # Errors
     /// [`Ended`] when the task ended first.
     pub async fn ask(&self, asks: Vec<Ask>) -> Result<Vec<Settled>, Ended> {
-        let settled = self.inner.ask(asks, Box::pin(std::future::pending())).await?;
+        let settled = self.ask_until(asks, std::future::pending()).await?;
         Ok(settled.unwrap_or_default())
     }
 
@@ -167,7 +181,27 @@ impl Context {
         asks: Vec<Ask>,
         gone: impl Future<Output = ()> + Send,
     ) -> Result<Option<Vec<Settled>>, Ended> {
-        self.inner.ask(asks, Box::pin(gone)).await
+        let count = asks.len();
+        match self.inner.put(asks).await? {
+            Some(keys) => self.inner.settled(keys, Box::pin(gone)).await,
+            None => Ok(Some(vec![Settled::Dismissed; count])),
+        }
+    }
+
+    /// Asks these at once, as [`Context::ask`] does, and returns as soon as they are stored: each is waited for by
+    /// itself. In the order in which they were given.
+    ///
+    /// # Errors
+    /// [`Ended`] when the task ended first.
+    pub async fn ask_each(&self, asks: Vec<Ask>) -> Result<Vec<Asked>, Ended> {
+        let count = asks.len();
+        let keys = self.inner.put(asks).await?;
+        let keys = keys.map_or_else(|| vec![None; count], |keys| keys.into_iter().map(Some).collect());
+        let asked = keys.into_iter().map(|key| Asked {
+            inner: Arc::clone(&self.inner),
+            key,
+        });
+        Ok(asked.collect())
     }
 
     /// Saves the handle of work that lives outside this process, so that it can be followed again after a crash.
@@ -193,5 +227,35 @@ impl Context {
     /// Resolves when the attempt must stop: cancelled, expired, fenced or draining.
     pub async fn stop(&self) {
         self.inner.stop().await;
+    }
+
+    /// Whether the task has ended, so that its work must end wherever it lives. After [`Context::stop`] it may not be so:
+    /// then the task is another runner's, or nobody's for now, and work that lives elsewhere goes on for it.
+    pub async fn is_over(&self) -> bool {
+        self.inner.is_over().await
+    }
+}
+
+/// A question that was asked. Dropped, it stays open until the task ends.
+pub struct Asked {
+    inner: Arc<dyn Attempt>,
+    /// `None` when nobody was asked: it counts as dismissed.
+    key: Option<QuestionKey>,
+}
+
+impl Asked {
+    /// How it is settled: after seconds, or days. `None` when `gone` resolves first: it is taken back then (T26).
+    ///
+    /// # Errors
+    /// [`Ended`] when the task ended first.
+    pub async fn settled_until(
+        self,
+        gone: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Settled>, Ended> {
+        let Some(key) = self.key else {
+            return Ok(Some(Settled::Dismissed));
+        };
+        let settled = self.inner.settled(vec![key], Box::pin(gone)).await?;
+        Ok(settled.and_then(|mut settled| settled.pop()))
     }
 }

@@ -16,7 +16,7 @@ use tracing::{debug, error, warn};
 use crate::{
     attempts::{Entry, Order},
     clock,
-    context::{Live, settled},
+    context::{Live, settlement},
     engine::{Inner, Stage},
     report::{Persisted, Report, happened},
     tool::{Call, Context, Finish, Slots, Tool},
@@ -353,7 +353,8 @@ impl Driver {
         let row = self.inner.row(self.entry.id).await?;
         let releasable = is_releasable(&row.task, self.entry.fence());
         Some(match (releasable, &row.task.upstream) {
-            (true, Some(_)) => GiveBack::LetGo,
+            (true, Some(_)) if self.tool.outlives_us() => GiveBack::LetGo,
+            (true, Some(_)) => GiveBack::No,
             (true, None) => GiveBack::AfterStop,
             (false, _) => GiveBack::No,
         })
@@ -403,6 +404,7 @@ impl Driver {
                 ),
                 Finish::Errored { body } => (Event::Errored { fence, body }, true),
                 Finish::Failed(reason) => (Event::Failed { fence, reason }, true),
+                Finish::Cancelled => (Event::CancelledElsewhere { fence }, true),
                 Finish::Parked { checkpoint } => (Event::Parked { fence, checkpoint }, true),
                 Finish::Lost { confirmed } => (
                     Event::RunnerLost {
@@ -470,7 +472,7 @@ enum GiveBack {
     LetGo,
     /// Once its work has stopped here.
     AfterStop,
-    /// It may run only once.
+    /// It may run only once, or would end with this process.
     No,
 }
 
@@ -513,7 +515,7 @@ fn call(row: Row) -> Call {
         .questions
         .iter()
         .skip(approvals)
-        .filter_map(settled)
+        .filter_map(settlement)
         .collect();
     Call {
         task: row.id,

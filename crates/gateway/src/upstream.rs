@@ -22,6 +22,8 @@ pub mod credentials;
 pub mod definitions;
 pub mod dial;
 pub mod fleet;
+mod followed;
+mod handle;
 pub mod http;
 pub mod level;
 pub mod link;
@@ -35,6 +37,7 @@ pub mod relayed;
 pub mod server;
 pub mod stdio;
 pub mod subscription;
+mod talk;
 pub mod times;
 
 pub use definitions::Definitions;

@@ -1,8 +1,9 @@
 //! The client half: how Longhaul speaks to a server behind it, in either generation.
 //!
 //! [`Dial`] finds out how a server speaks, [`Outgoing`] writes requests to it, [`incoming`] and [`sse`] read what
-//! it sends, [`tools`] and [`list`] read its lists, and [`result`] says what came of a call. The gateway moves the
-//! bytes and measures the time. Nothing here opens anything or remembers one request for the next.
+//! it sends, [`tools`] and [`list`] read its lists, [`result`] says what came of a call, and [`task`] what became of
+//! one that the server made a task. The gateway moves the bytes and measures the time. Nothing here opens anything or
+//! remembers one request for the next.
 
 pub mod dial;
 pub mod incoming;
@@ -10,6 +11,7 @@ pub mod list;
 pub mod outgoing;
 pub mod result;
 pub mod sse;
+pub mod task;
 pub mod tools;
 
 pub use dial::{Dial, Spoken};
@@ -152,6 +154,18 @@ pub fn answers(capabilities: &Obj) -> Answers {
     meta::answers(capabilities)
 }
 
+/// Adds to a client's capabilities that it takes tasks, which a stateless server is told with each request (C-1).
+pub fn take_tasks(capabilities: &mut Obj) {
+    capabilities.edit("extensions", |extensions| {
+        extensions.edit(meta::TASKS_EXTENSION, |_| {});
+    });
+}
+
+/// The headers of what is sent in a session without a frame, such as the request for its stream.
+pub fn session_headers(version: Version) -> Vec<(String, String)> {
+    outgoing::version_header(Era::Session(version))
+}
+
 /// The notification that a request's reply is no longer waited for (A-32, B-34). Over HTTP a stateless request is
 /// cancelled by closing its stream, and `initialize` never is.
 pub fn cancelled(request: &RequestId, reason: &str, era: Era) -> Sent {
@@ -195,6 +209,17 @@ pub fn listen(tools: bool, prompts: bool, resources: bool, uris: &[String]) -> O
     if !uris.is_empty() {
         wanted.set("resourceSubscriptions", uris);
     }
+    listen_to(&wanted)
+}
+
+/// The parameters of `subscriptions/listen` for these tasks of the server (C-38), for [`Outgoing`].
+pub fn listen_to_tasks(tasks: &[String]) -> Obj {
+    let mut wanted = Obj::default();
+    wanted.set("taskIds", tasks);
+    listen_to(&wanted)
+}
+
+fn listen_to(wanted: &Obj) -> Obj {
     let mut params = Obj::default();
     params.set("notifications", &wanted.to_raw());
     params

@@ -355,6 +355,7 @@ pub fn cancelled_text(by: CancelledBy) -> &'static str {
         CancelledBy::Session => "Cancelled by the gateway: its session was ended.",
         CancelledBy::Loop => "Cancelled by the gateway: a loop was detected.",
         CancelledBy::Approval => "Cancelled by the gateway: its approval ended.",
+        CancelledBy::Server => "Cancelled by the server behind Longhaul.",
     }
 }
 

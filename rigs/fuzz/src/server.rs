@@ -121,6 +121,7 @@ fn pass_on(method: &str, params: Option<&Obj>) {
             progress_token: None,
             log_level: None,
             mirrors: &[],
+            task_ttl_ms: None,
         };
         let id = RequestId::Integer(1);
         let sent = outgoing.write(&id, &hello(), era, Carrier::Http);

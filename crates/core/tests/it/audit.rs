@@ -244,6 +244,13 @@ fn the_words_of_events_stay() {
             "cancelled",
             "approval",
         ),
+        (
+            Event::Cancelled {
+                by: CancelledBy::Server,
+            },
+            "cancelled",
+            "server",
+        ),
         (Event::Expired, "expired", ""),
         (Event::Stopped { stop: Stop::None }, "stopped", "none"),
         (

@@ -347,6 +347,7 @@ fn reports(fence: Fence, events: &mut Vec<Event>) {
             fence,
             reason: Reason::UpstreamLost,
         },
+        Event::CancelledElsewhere { fence },
         Event::Stopped {
             fence,
             confirmed: true,

@@ -255,6 +255,7 @@ fn fence_of(event: &Event) -> Option<Fence> {
         | Event::Returned { fence, .. }
         | Event::Errored { fence, .. }
         | Event::Failed { fence, .. }
+        | Event::CancelledElsewhere { fence }
         | Event::Stopped { fence, .. }
         | Event::Released { fence } => Some(*fence),
         Event::Claimed { .. }

@@ -80,6 +80,7 @@ fn label(row: &Row) -> String {
         On::Returned => "returned",
         On::Errored => "errored",
         On::Failed => "failed",
+        On::CancelledElsewhere => "cancelled elsewhere",
         On::Ended => "ended",
         On::StopReported => "stopped",
     };

@@ -182,6 +182,7 @@ pub(crate) enum On {
     Returned,
     Errored,
     Failed,
+    CancelledElsewhere,
     Interrupted,
     Ended,
     StopReported,
@@ -205,6 +206,7 @@ impl On {
             On::Returned => "the tool returns",
             On::Errored => "the call ends in an error",
             On::Failed => "the runner says why it failed",
+            On::CancelledElsewhere => "the work is cancelled where it lives",
             On::Interrupted => "the runner is lost",
             On::Ended => "ended from outside",
             On::StopReported => "the runner reports the stop",
@@ -228,7 +230,8 @@ impl On {
             Trigger::Reported(Ended::Returned { .. }) => On::Returned,
             Trigger::Reported(Ended::Errored) => On::Errored,
             Trigger::Reported(Ended::Failed(Reason::Interrupted)) => On::Interrupted,
-            Trigger::Reported(Ended::Failed(_) | Ended::Cancelled(_)) => On::Failed,
+            Trigger::Reported(Ended::Failed(_)) => On::Failed,
+            Trigger::Reported(Ended::Cancelled(_)) => On::CancelledElsewhere,
             Trigger::Ended(_) => On::Ended,
             Trigger::StopReported => On::StopReported,
         }
@@ -275,6 +278,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("T9",  On::Errored,  Running,  When::Always, Idle,     Known::Same),
     row("T9",  On::Failed,   Leased,   When::Always, Idle,     Known::Same),
     row("T9",  On::Failed,   Running,  When::Always, Idle,     Known::Same),
+    row("T27", On::CancelledElsewhere, Running, When::Always, Idle, Known::Same),
     row("T10", On::Ended,    Held,     When::Always, Idle,     Known::Left),
     row("T10", On::Ended,    Queued,   When::Always, Idle,     Known::Left),
     row("T24", On::Ended,    Reattach, When::Always, StopOwed, Known::Stopping),
@@ -336,6 +340,9 @@ pub(crate) fn trigger(task: &Task, event: &Event, now: Millis) -> Option<Trigger
         }
         Event::Errored { fence, .. } => report(fence, Trigger::Reported(Ended::Errored)),
         Event::Failed { fence, reason } => report(fence, Trigger::Reported(Ended::Failed(*reason))),
+        Event::CancelledElsewhere { fence } => {
+            report(fence, Trigger::Reported(Ended::Cancelled(CancelledBy::Server)))
+        }
         Event::Released { fence } => report(fence, Trigger::Released),
         Event::Stopped { fence, .. } => (!live && mine(fence)).then_some(Trigger::StopReported),
         Event::Cancel { by } => live.then_some(Trigger::Ended(Ended::Cancelled(*by))),

@@ -14,6 +14,7 @@ on_each_store!(
     what_may_run_again_is_stopped_and_given_back_at_once,
     a_result_that_comes_while_it_is_given_back_is_kept,
     relayed_work_is_let_go_and_not_stopped,
+    relayed_work_that_would_end_with_us_is_seen_through,
 );
 
 const LONG: Duration = Duration::from_secs(3_600);
@@ -172,4 +173,37 @@ async fn relayed_work_is_let_go_and_not_stopped(rig: Rig) {
     within(engine.drain(LONG)).await;
     assert_eq!(row(&engine, id).await.task.run, Run::Queued { reattach: true });
     assert_eq!(stops.count(), 0);
+}
+
+async fn relayed_work_that_would_end_with_us_is_seen_through(rig: Rig) {
+    let stage = Stage::new();
+    let seen = stage.clone();
+    let tools = Toolbox::ends_with_us("relay", move |call, context| {
+        let seen = seen.clone();
+        async move {
+            context.attach(Body::new(b"their-id")).await.unwrap();
+            seen.enter(&call);
+            seen.door().await;
+            returned("in the end")
+        }
+    });
+    let engine = rig.engine(tools).await;
+    let id = call(&engine, "relay").await;
+    stage.began(1).await;
+    let drained = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.drain(LONG).await }
+    });
+    within(async {
+        while !engine.load().draining {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    stage.open();
+    within(drained).await.unwrap();
+    assert!(matches!(
+        row(&engine, id).await.task.phase,
+        Phase::Finished(Outcome::Returned { .. })
+    ));
 }

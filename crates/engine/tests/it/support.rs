@@ -224,9 +224,28 @@ impl Toolbox {
         let script = Script {
             run: Box::new(move |call, context| Box::pin(run(call, context))),
             concurrency_max,
+            outlives_us: true,
         };
         self.tools.insert(name.to_owned(), Arc::new(script));
         self
+    }
+
+    /// One tool whose work ends with the process, whatever handle it has.
+    pub(crate) fn ends_with_us<F>(
+        name: &str,
+        run: impl Fn(Call, Context) -> F + Send + Sync + 'static,
+    ) -> Toolbox
+    where
+        F: Future<Output = Finish> + Send + 'static,
+    {
+        let script = Script {
+            run: Box::new(move |call, context| Box::pin(run(call, context))),
+            concurrency_max: 8,
+            outlives_us: false,
+        };
+        let mut toolbox = Toolbox::default();
+        toolbox.tools.insert(name.to_owned(), Arc::new(script));
+        toolbox
     }
 
     pub(crate) fn sharing(mut self, name: &str, shared: Vec<(Body, Slots)>) -> Toolbox {
@@ -266,6 +285,7 @@ impl Tools for Toolbox {
 struct Script {
     run: Box<dyn Fn(Call, Context) -> Running + Send + Sync>,
     concurrency_max: usize,
+    outlives_us: bool,
 }
 
 impl Tool for Script {
@@ -275,6 +295,10 @@ impl Tool for Script {
 
     fn concurrency_max(&self) -> usize {
         self.concurrency_max
+    }
+
+    fn outlives_us(&self) -> bool {
+        self.outlives_us
     }
 }
 

@@ -349,6 +349,7 @@ fn as_error(finish: Finish) -> Finish {
         Finish::Returned { .. }
         | Finish::Errored { .. }
         | Finish::Failed(_)
+        | Finish::Cancelled
         | Finish::Parked { .. }
         | Finish::Lost { .. }
         | Finish::Stopped { .. } => finish,

@@ -161,9 +161,14 @@ section! {
         required: bool = "false", since "0.1.0";
         /// Do not start it. Client configurations have this key.
         disabled: bool = "false", since "0.1.0";
-        /// Whether calls become tasks of this server: `adopt` (slow ones do), `relay` (only those that the server
-        /// behind makes tasks; this version follows none) or `never`.
+        /// Whether calls become tasks of Longhaul: `adopt` (slow ones do), `relay` (those of tools of which the server says
+        /// that it runs them as tasks itself) or `never`. Tasks that the server makes of calls are followed in each case;
+        /// with `never` it is not told that it may make some.
         tasks: Adoption = "adopt", since "0.1.0";
+        /// Refuse a task that the server makes of a call without having been told that it may: the call ends in an error
+        /// (`upstream_unasked_task`), and the server is told to cancel it. Otherwise it is followed, and its result is
+        /// the call's.
+        strict_tasks: bool = "false", since "0.1.0";
         /// The most memory of one process and all its children.
         memory_max: Option<Bytes> = "" in 1048576..=17592186044416, since "0.1.0";
         /// How much its processes give way to others when the processors are busy; 0 is not at all.

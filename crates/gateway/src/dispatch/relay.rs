@@ -563,7 +563,7 @@ impl Asking<'_> {
                 biased;
                 Some(event) = heard.recv() => match event {
                     Event::Ask(question) => open.push(asker.clone().reply(question)),
-                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_)) => self.tell(event),
+                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_)) => self.tell(event),
                 },
                 // It has no rule that a question without an answer ends it.
                 Some(_replied) = open.next(), if !open.is_empty() => {}

@@ -51,7 +51,7 @@ impl Dispatch {
             }) => return Err(RpcError::task_cancelled()),
             Phase::Finished(
                 Outcome::Cancelled {
-                    by: CancelledBy::Owner,
+                    by: CancelledBy::Owner | CancelledBy::Server,
                 }
                 | Outcome::Returned { .. }
                 | Outcome::Errored { .. }

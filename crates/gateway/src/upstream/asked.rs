@@ -8,7 +8,7 @@ use std::future::{Future, pending};
 
 use futures_util::future::try_join_all;
 use longhaul_core::event::Ask;
-use longhaul_engine::tool::{Context, Ended, Settled};
+use longhaul_engine::tool::{Asked, Context, Ended, Settled};
 use longhaul_mcp::{
     RpcError,
     client::incoming::Mode,
@@ -150,6 +150,34 @@ pub(crate) enum Opened {
 /// Nobody can answer, and the call is to fail for it.
 pub(crate) struct NobodyAnswers;
 
+/// The answer to one question, which is to come.
+pub(super) enum ToCome {
+    /// It was asked.
+    Open(Kind, Asked),
+    /// It is known.
+    Known(Result<Raw, Unanswered>),
+}
+
+impl ToCome {
+    /// Waits for it: seconds, or days. `None` when `gone` resolves first: the question is taken back then.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub(super) async fn until(
+        self,
+        gone: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Raw>, Unanswered> {
+        match self {
+            ToCome::Open(kind, asked) => {
+                let settled = asked.settled_until(gone).await;
+                let settled = settled.map_err(|_| Unanswered::Ended)?;
+                settled.map(|settled| answer(kind, &settled)).transpose()
+            }
+            ToCome::Known(answer) => answer.map(Some),
+        }
+    }
+}
+
 impl Asker {
     /// Asks these together, and waits until all are settled: seconds, or days. Returns the answers by their keys.
     ///
@@ -192,23 +220,12 @@ impl Asker {
         let mut answers = Obj::default();
         let (mut asked, mut asks) = (Vec::new(), Vec::new());
         for request in requests {
-            match (self.checked(request), &self.roots) {
-                (Ok((Kind::Roots, _)), Some(roots)) => answers.set(&request.key, &roots.to_raw()),
-                (Ok((kind, ask)), _) => {
+            match self.known(request)? {
+                Ok(answer) => answers.set(&request.key, &answer),
+                Err((kind, ask)) => {
                     asked.push((&request.key, kind));
                     asks.push(ask);
                 }
-                (Err((_, Unasked::Nobody)), _) if self.fails_when_nobody => return Err(Unanswered::Nobody),
-                // D-29: nobody chose.
-                (Err((Some(Kind::Form | Kind::Url), Unasked::Nobody)), _) => {
-                    answers.set(&request.key, &plain("cancel"));
-                }
-                // A form or a link that is not shown counts as declined.
-                (Err((Some(Kind::Form | Kind::Url), _)), _) => {
-                    answers.set(&request.key, &plain("decline"));
-                }
-                (Err((_, Unasked::Nobody)), _) => return Err(Unanswered::Nobody),
-                (Err((_, why)), _) => return Err(Unanswered::Cannot(why.to_string())),
             }
         }
         if asks.is_empty() {
@@ -222,6 +239,50 @@ impl Asker {
             answers.set(key, &answer(kind, settled)?);
         }
         Ok(Some(answers))
+    }
+
+    /// Asks these together of the task of this context, and returns as soon as they are stored, with the answer to each
+    /// that is to come, in their order.
+    ///
+    /// # Errors
+    /// The task ended first.
+    pub(super) async fn ask_each(
+        &self,
+        context: &Context,
+        requests: &[InputRequest],
+    ) -> Result<Vec<ToCome>, Ended> {
+        let (mut known, mut asks) = (Vec::new(), Vec::new());
+        for request in requests {
+            known.push(match self.known(request) {
+                Ok(Ok(answer)) => Ok(Ok(answer)),
+                Ok(Err((kind, ask))) => {
+                    asks.push(ask);
+                    Err(kind)
+                }
+                Err(unanswered) => Ok(Err(unanswered)),
+            });
+        }
+        let mut asked = context.ask_each(asks).await?.into_iter();
+        let to_come = known.into_iter().filter_map(|known| match known {
+            Ok(answer) => Some(ToCome::Known(answer)),
+            Err(kind) => asked.next().map(|asked| ToCome::Open(kind, asked)),
+        });
+        Ok(to_come.collect())
+    }
+
+    /// The answer that is known without asking; else what is to be asked.
+    fn known(&self, request: &InputRequest) -> Result<Result<Raw, (Kind, Ask)>, Unanswered> {
+        Ok(match (self.checked(request), &self.roots) {
+            (Ok((Kind::Roots, _)), Some(roots)) => Ok(roots.to_raw()),
+            (Ok((kind, ask)), _) => Err((kind, ask)),
+            (Err((_, Unasked::Nobody)), _) if self.fails_when_nobody => return Err(Unanswered::Nobody),
+            // D-29: nobody chose.
+            (Err((Some(Kind::Form | Kind::Url), Unasked::Nobody)), _) => Ok(plain("cancel")),
+            // A form or a link that is not shown counts as declined.
+            (Err((Some(Kind::Form | Kind::Url), _)), _) => Ok(plain("decline")),
+            (Err((_, Unasked::Nobody)), _) => return Err(Unanswered::Nobody),
+            (Err((_, why)), _) => return Err(Unanswered::Cannot(why.to_string())),
+        })
     }
 
     /// Whether these may pass to a client as they came: it can be asked them all, and none of them would be declined

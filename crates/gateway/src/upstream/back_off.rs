@@ -82,7 +82,7 @@ impl Pause {
 }
 
 /// A fifth more or less, so that servers that failed together are not tried together.
-fn shaken(pause: Duration) -> Duration {
+pub(super) fn shaken(pause: Duration) -> Duration {
     let mut byte = [128];
     // Without randomness the pause is as it is.
     let _none = getrandom::fill(&mut byte);

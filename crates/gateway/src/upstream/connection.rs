@@ -134,8 +134,11 @@ impl Connection {
         stop: impl Future<Output = ()>,
     ) -> Outcome {
         let hears = Hears {
-            // B-37
-            may_ask: matches!(request.method, "tools/call" | "prompts/get" | "resources/read"),
+            // B-37. What is said on the stream of `tasks/result` belongs to the task.
+            may_ask: matches!(
+                request.method,
+                "tools/call" | "prompts/get" | "resources/read" | "tasks/result"
+            ),
             events,
             acknowledged: None,
         };
@@ -169,6 +172,8 @@ impl Connection {
                     // Who hears of a request hears what matters.
                     log_level: request.log_level.or(wants_progress.then_some(LogLevel::Warning)),
                     mirrors: request.mirrors,
+                    //
+                    task_ttl_ms: request.task_ttl_ms.filter(|_| inner.spoken.offers().tasks),
                 };
                 let mut hello = Cow::Borrowed(&inner.ours.hello);
                 if let Some(capabilities) = request.capabilities {
@@ -190,15 +195,43 @@ impl Connection {
             () = &mut over => return Outcome::Unsent(Unsent::Deaf),
         }
         ticket.is_sent = true;
+        let is_for_task = request.task_ttl_ms.is_some() && inner.spoken.offers().tasks;
         tokio::select! {
             biased;
             told = ticket.told() => inner.outcome(told),
-            () = &mut stop => ticket.stop("the caller gave it up").await,
+            () = &mut stop => ticket.stop("the caller gave it up", is_for_task).await,
             () = &mut over => {
                 ticket.cancel("it took too long").await;
                 Outcome::TimedOut
             }
         }
+    }
+
+    /// What the server says of this task of its own goes to `events`, until the other end is dropped. `call` is the id of
+    /// the call that it was made of, where that is known.
+    pub(super) fn follow(&self, task: &str, call: Option<u64>, events: mpsc::Sender<Event>) {
+        self.inner.waiting.follow(task, call, events);
+    }
+
+    /// The id of the call that the server made this task of, if that was on this connection.
+    pub(super) fn call_of(&self, task: &str) -> Option<u64> {
+        self.inner.waiting.call_of(task)
+    }
+
+    /// The id of a session behind a URL.
+    pub(super) fn session_id(&self) -> Option<String> {
+        self.inner.outlet.session_id()
+    }
+
+    /// A session behind a URL is not to be ended with the connection, until [`Connection::let_go`]: something in it is
+    /// gone on with later.
+    pub(super) fn keep(&self) {
+        self.inner.outlet.keep();
+    }
+
+    /// One reason less not to end the session.
+    pub(super) fn let_go(&self) {
+        self.inner.outlet.let_go();
     }
 
     /// How it ended, if it has.

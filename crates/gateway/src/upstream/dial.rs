@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use longhaul_engine::process::Unstartable;
+use longhaul_engine::{clock, process::Unstartable};
 use longhaul_mcp::{
     client::{
         self, Carrier, Dial, Hello, Incoming, Kind, Sent, Version,
@@ -238,6 +238,49 @@ pub async fn open(
             Err(unopened)
         }
     }
+}
+
+/// A session behind a URL that was begun on a connection before, perhaps by another process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Resumed {
+    /// Its id.
+    pub session: String,
+    /// The version that was agreed in it.
+    pub version: Version,
+}
+
+/// Goes on with a session: nothing is sent but the request for its stream. Whether the server still knows it shows with
+/// the first request.
+///
+/// # Errors
+/// [`Unopened`].
+pub(super) async fn resume(
+    place: &Place,
+    ours: &Ours,
+    resumed: &Resumed,
+    notices: Notices,
+) -> Result<Connection, Unopened> {
+    let found = find(place).await?;
+    let (outlet, inlet) = start(&found).await?;
+    if let Outlet::Http(outlet) = &outlet {
+        outlet.go_on_with(&resumed.session);
+        outlet.in_session(client::session_headers(resumed.version));
+    }
+    // whoever began the session has used small numbers, and may have gone on with it before.
+    let ids_from = clock::now().0.saturating_mul(1_000);
+    let greeted = Greeted {
+        spoken: client::Spoken {
+            era: client::Era::Session(resumed.version),
+            capabilities: Obj::default(),
+            server_info: None,
+            instructions: None,
+            next_id: i64::try_from(ids_from).unwrap_or(i64::MAX),
+        },
+        outlet,
+        inlet,
+        ids_from,
+    };
+    Ok(Connection::begin(greeted, None, ours.clone(), notices).await)
 }
 
 async fn find(place: &Place) -> Result<Place, Unopened> {

@@ -209,6 +209,26 @@ impl Outlet {
         self.inner.wire.in_session(headers);
     }
 
+    /// The id of its session.
+    pub(super) fn session_id(&self) -> Option<String> {
+        self.inner.wire.session_id()
+    }
+
+    /// Goes on with a session that was begun on another connection.
+    pub(super) fn go_on_with(&self, session: &str) {
+        self.inner.wire.go_on_with(session);
+    }
+
+    /// The session is not to be ended with the connection, until [`Outlet::let_go`].
+    pub(super) fn keep(&self) {
+        self.inner.wire.keep();
+    }
+
+    /// One reason less not to end the session.
+    pub(super) fn let_go(&self) {
+        self.inner.wire.let_go();
+    }
+
     /// Listens to what belongs to no request, where the server offers that, until the end.
     pub fn listen(&self) {
         let mut exchanges = self.inner.exchanges();

@@ -251,6 +251,30 @@ impl Outlet {
             Outlet::Http(_) => None,
         }
     }
+
+    /// The id of a session behind a URL.
+    pub(super) fn session_id(&self) -> Option<String> {
+        match self {
+            Outlet::Stdio(_) => None,
+            Outlet::Http(outlet) => outlet.session_id(),
+        }
+    }
+
+    /// A session behind a URL is not to be ended with the connection, until [`Outlet::let_go`].
+    pub(super) fn keep(&self) {
+        match self {
+            Outlet::Stdio(_) => {}
+            Outlet::Http(outlet) => outlet.keep(),
+        }
+    }
+
+    /// One reason less not to end the session.
+    pub(super) fn let_go(&self) {
+        match self {
+            Outlet::Stdio(_) => {}
+            Outlet::Http(outlet) => outlet.let_go(),
+        }
+    }
 }
 
 fn stdio_told(told: Result<(), longhaul_engine::process::Gone>) -> Result<(), Untold> {

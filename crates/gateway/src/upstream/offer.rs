@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     definitions::{Definitions, Versions},
-    relayed::Relayed,
+    relayed::{Relayed, TaskWish},
     server::Server,
 };
 use crate::{
@@ -123,6 +123,9 @@ impl Offering {
                     name: definition.name.clone(),
                     mirrors: definition.mirrors.clone().into(),
                     timeout: settings.timeout(),
+                    tasks: settings.task_wish(definition),
+                    ttl: settings.ttl(&self.tasks),
+                    strict: self.config.strict_tasks,
                     concurrency: settings.concurrency(),
                     result_max: self.result_max,
                     question_max: self.question_max,
@@ -229,12 +232,32 @@ impl<'a> Settings<'a> {
         self.tool.and_then(what)
     }
 
+    fn adoption(&self) -> Adoption {
+        self.said(|tool| tool.tasks).unwrap_or(self.server.tasks)
+    }
+
+    fn ttl(&self, tasks: &Tasks) -> Span {
+        let own = self.said(|tool| tool.ttl).or(self.server.ttl);
+        own.unwrap_or(tasks.ttl)
+    }
+
+    /// Which calls of this tool the server is to make tasks of its own.
+    fn task_wish(&self, definition: &Definition) -> TaskWish {
+        match (self.adoption(), definition.task_support) {
+            (Adoption::Never, _) => TaskWish::Never,
+            (Adoption::Adopt | Adoption::Relay, TaskSupport::Forbidden) => TaskWish::Stateless,
+            (Adoption::Adopt | Adoption::Relay, TaskSupport::Optional | TaskSupport::Required) => {
+                TaskWish::Always
+            }
+        }
+    }
+
     /// Whether a call becomes a task of ours.
-    fn support(&self) -> TaskSupport {
-        let adoption = self.said(|tool| tool.tasks).unwrap_or(self.server.tasks);
-        match (adoption, self.said(|tool| tool.task)) {
-            // What the server itself makes a task is not followed in this version.
-            (Adoption::Never | Adoption::Relay, _) | (_, Some(TaskUse::Forbidden)) => TaskSupport::Forbidden,
+    fn support(&self, definition: &Definition) -> TaskSupport {
+        match (self.adoption(), self.said(|tool| tool.task)) {
+            (Adoption::Never, _) | (_, Some(TaskUse::Forbidden)) => TaskSupport::Forbidden,
+            // Which calls a stateless server makes tasks shows with each call only.
+            (Adoption::Relay, _) => definition.task_support,
             (Adoption::Adopt, Some(TaskUse::Required)) => TaskSupport::Required,
             (Adoption::Adopt, Some(TaskUse::Optional) | None) => TaskSupport::Optional,
         }
@@ -285,7 +308,7 @@ pub fn entry(
     tasks: &Tasks,
     work: Arc<dyn Tool>,
 ) -> Entry {
-    let support = settings.support();
+    let support = settings.support(definition);
     Entry {
         listing: definition.listing(listed, support, true),
         rule: ToolRule {
@@ -293,10 +316,7 @@ pub fn entry(
             ..definition.rule(support)
         },
         rules: settings.rules(tasks),
-        ttl: settings
-            .said(|tool| tool.ttl)
-            .or(settings.server.ttl)
-            .unwrap_or(tasks.ttl),
+        ttl: settings.ttl(tasks),
         promote_after: settings
             .said(|tool| tool.promote_after)
             .or(settings.server.promote_after)

@@ -42,6 +42,9 @@ pub struct Request<'a> {
     pub asked: Option<&'a watch::Receiver<bool>>,
     /// Whoever hears of it wants no progress and no log messages.
     pub is_quiet: bool,
+    /// For how long a server that makes a task of the call is to keep it, in milliseconds; `None` where it is not
+    /// to make one. A stateless server decides by itself, and a server that makes no tasks is not told.
+    pub task_ttl_ms: Option<u64>,
 }
 
 /// How many of them wait to be passed on for one request; of more, some are dropped.
@@ -63,6 +66,8 @@ pub enum Event {
     },
     /// It asks something before it goes on.
     Ask(Question),
+    /// How far the task is that it made of the call: the task, as the server wrote it.
+    Task(Obj),
     /// The request has not begun: it waits for one of so many processes or sessions, all of which are in use. `None` when
     /// it waits no more.
     Waits(Option<usize>),

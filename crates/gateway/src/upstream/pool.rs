@@ -37,7 +37,7 @@ use super::{
     back_off::BackOff,
     connection::Connection,
     definitions::Versions,
-    dial::{Ours, Place, Unopened},
+    dial::{Ours, Place, Resumed, Unopened},
     link::Lost,
     outcome::{Event, Unsent},
     subscription::Subscriptions,
@@ -69,6 +69,18 @@ pub enum Key {
     Principal(String),
     /// One call.
     Call(u64),
+    /// The tasks of a session that was begun on another connection.
+    Resumed(Resumed),
+}
+
+impl Key {
+    /// It serves what asked for it, and nothing else.
+    pub(super) fn is_own(&self) -> bool {
+        match self {
+            Key::Call(_) | Key::Resumed(_) => true,
+            Key::Spare | Key::Shared | Key::Session(_) | Key::Principal(_) => false,
+        }
+    }
 }
 
 /// Whom a connection is taken for.
@@ -291,7 +303,7 @@ impl Pool {
             let live = slots
                 .live
                 .iter()
-                .filter(|(key, slot)| !matches!(key, Key::Call(_)) && slot.connection.lost().is_none());
+                .filter(|(key, slot)| !key.is_own() && slot.connection.lost().is_none());
             // One that works may answer late; the youngest is the least likely to be stopped soon.
             let youngest = live
                 .max_by_key(|(_, slot)| (slot.leases == 0, slot.id))
@@ -356,8 +368,9 @@ impl Pool {
         if let Some(lease) = self.lease(&mut slots, key) {
             return Ok(Found::Lease(lease));
         }
+        let is_resumed = matches!(key, Key::Resumed(_));
         let spare = slots.opening.get(&Key::Spare);
-        let spare = spare.filter(|spare| is_for(slots.kind, spare.answers, taker));
+        let spare = spare.filter(|spare| !is_resumed && is_for(slots.kind, spare.answers, taker));
         if let Some(opening) = slots.opening.get(key).or(spare) {
             return Ok(Found::Opening(opening.failed.clone()));
         }
@@ -365,7 +378,8 @@ impl Pool {
             return Err(Untaken::Unshared);
         }
         let fits = |spare: &Slot| is_for(Some(spare.connection.spoken().era.kind()), spare.answers, taker);
-        if slots.live.get(&Key::Spare).is_some_and(fits)
+        if !is_resumed
+            && slots.live.get(&Key::Spare).is_some_and(fits)
             && let Some(slot) = slots.live.remove(&Key::Spare)
         {
             slots.live.insert(key.clone(), slot);
@@ -427,7 +441,7 @@ impl Pool {
         let Some(key) = slots.key(id) else {
             return;
         };
-        let mut is_left = matches!(key, Key::Call(_));
+        let mut is_left = key.is_own();
         let is_idle = slots.live.get_mut(&key).is_some_and(|slot| {
             slot.leases -= 1;
             slot.idle_since = Instant::now();

@@ -8,7 +8,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use longhaul_mcp::{
@@ -49,6 +52,57 @@ pub struct Question {
     open: Arc<Questions>,
     permit: Option<OwnedSemaphorePermit>,
     withdrawn: oneshot::Receiver<()>,
+    /// The task of the server that it belongs to.
+    task: Option<String>,
+    /// Dropped while this is not so, it is not answered: it goes on in the server's task, for whoever follows that next.
+    is_over: Option<Arc<AtomicBool>>,
+    /// The same question, sent again on another stream: all are answered alike.
+    repeats: Arc<Repeats>,
+}
+
+/// The same question under other ids.
+type Repeats = Mutex<Vec<Question>>;
+
+/// A question that may be sent again, for as long as it is open.
+pub(super) struct Remembered {
+    method: String,
+    params: Option<Obj>,
+    /// How many streams there were before the one on which it came.
+    stream: u32,
+    repeats: Weak<Repeats>,
+}
+
+impl Remembered {
+    pub(super) fn is_open(&self) -> bool {
+        self.repeats.strong_count() > 0
+    }
+
+    /// Takes the same question, sent again because the stream of the first is over: it is answered as the first is. Any
+    /// other is given back.
+    pub(super) fn take(&self, question: Question, stream: u32) -> Option<Question> {
+        let is_same = self.stream < stream
+            && self.method == question.method
+            && self.params == bare(question.params.as_ref());
+        match self.repeats.upgrade().filter(|_| is_same) {
+            Some(repeats) => {
+                repeats
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(question);
+                None
+            }
+            None => Some(question),
+        }
+    }
+}
+
+/// What is asked, without what is new each time.
+fn bare(params: Option<&Obj>) -> Option<Obj> {
+    let mut params = params?.clone();
+    for member in ["_meta", "elicitationId"] {
+        drop(params.take(member));
+    }
+    Some(params)
 }
 
 impl fmt::Debug for Question {
@@ -62,12 +116,41 @@ impl fmt::Debug for Question {
 impl Question {
     /// Sends the result of the request.
     pub fn answer(mut self, result: &Obj) {
-        let sent = client::answer(&self.id, result, self.version);
+        for repeat in self.repeats() {
+            repeat.answer(result);
+        }
+        let sent = self.answered(result);
         self.send(sent);
+    }
+
+    fn repeats(&self) -> Vec<Question> {
+        std::mem::take(&mut *self.repeats.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is needed to know it again, where it came on the stream after this many.
+    pub(super) fn remembered(&self, stream: u32) -> Remembered {
+        Remembered {
+            method: self.method.clone(),
+            params: bare(self.params.as_ref()),
+            stream,
+            repeats: Arc::downgrade(&self.repeats),
+        }
+    }
+
+    fn answered(&self, result: &Obj) -> Sent {
+        let Some(task) = &self.task else {
+            return client::answer(&self.id, result, self.version);
+        };
+        let mut result = result.clone();
+        client::task::relate(&mut result, task);
+        client::answer(&self.id, &result, self.version)
     }
 
     /// Refuses it with this error.
     pub fn refuse(mut self, error: &RpcError) {
+        for repeat in self.repeats() {
+            repeat.refuse(error);
+        }
         self.send(client::refuse(&self.id, error, self.version));
     }
 
@@ -99,10 +182,24 @@ impl Question {
         }
     }
 
+    /// A question of a task of the server: it is answered with the word for that nobody chose only once this is so.
+    pub(super) fn open_until(&mut self, is_over: &Arc<AtomicBool>) {
+        if self.task.is_some() {
+            self.is_over = Some(Arc::clone(is_over));
+        }
+    }
+
     /// Resolves when the server does not wait any more: it took the request back, or is gone. Cancel-safe.
     pub async fn withdrawn(&mut self) {
         // Both ends of its waiting look alike.
         let _sent_or_dropped = (&mut self.withdrawn).await;
+    }
+
+    /// It is answered by somebody else, or never.
+    fn forget(&mut self) {
+        if self.permit.take().is_some() {
+            drop(self.open.open().remove(&self.id));
+        }
     }
 
     fn send(&mut self, sent: Sent) {
@@ -125,12 +222,20 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
+        let goes_on = self
+            .is_over
+            .as_ref()
+            .is_some_and(|over| !over.load(Ordering::SeqCst));
+        if goes_on && !longhaul_core::fault!("lets-go-of-questions-with-an-answer") {
+            self.forget();
+            return;
+        }
         let sent = match self.kind {
             AskKind::Elicitation => {
                 // A-72, D-22
                 let mut cancel = Obj::default();
                 cancel.set("action", "cancel");
-                client::answer(&self.id, &cancel, self.version)
+                self.answered(&cancel)
             }
             AskKind::Sampling => {
                 let error = RpcError::plain(REJECTED, "The request to the model was not answered");
@@ -165,6 +270,7 @@ impl Questions {
     /// `None` when [`OPEN_MAX`] is reached, or when its id is in use: it is refused then.
     pub(super) fn take(self: &Arc<Self>, ask: Ask, version: Version, outlet: &Outlet) -> Option<Question> {
         let (withdraw, withdrawn) = oneshot::channel();
+        let task = ask.params.as_ref().and_then(client::task::related);
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             self.refuse(
                 &ask.id,
@@ -197,6 +303,9 @@ impl Questions {
             open: Arc::clone(self),
             permit: Some(permit),
             withdrawn,
+            task,
+            is_over: None,
+            repeats: Arc::default(),
         })
     }
 

@@ -1,38 +1,38 @@
 //! A tool of a server behind this one, as the worker runs it: one call there is one attempt here.
 //!
 //! `offer` puts it into the catalog. The call is sent once: whether a call whose reply was lost is made again is the
-//! task's rule (`on_crash`), and never decided here.
+//! task's rule (`on_crash`), and never decided here. Where the server makes a task of the call, `followed` goes on with it.
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use longhaul_core::{Body, Span};
 use longhaul_engine::tool::{Call, Context, Finish, Running, Tool};
 use longhaul_mcp::{
     RpcError,
-    client::{self, result::Came},
+    client::{self, Kind, result::Came, task},
     frame::{Obj, Raw},
     header::Mirror,
+    reply::InputRequest,
     request::{Answers, LogLevel, call_params},
     url_rule::Reach,
 };
 use serde_json::json;
-use tokio::{
-    sync::{Notify, mpsc},
-    time::Instant,
-};
+use tokio::sync::Notify;
 
 use super::{
     asked::{Asker, NobodyAnswers, Opened, Unanswered, Whom},
-    link::{Why, at},
-    outcome::{EVENTS_MAX, Event, Failed, Outcome, Request},
+    followed::Following,
+    handle::Handle,
+    link::Why,
+    outcome::{Failed, Outcome, Request},
+    pool::LinksDone,
     reason::{Asked, Reason},
-    server::{Caller, Server},
+    server::{Caller, Line, Server},
+    talk::{Said, Talk},
 };
 use crate::{
     config::{OnNobody, written},
-    identity,
-    outbound::{Log, Note},
+    outbound::Note,
     view,
 };
 
@@ -40,6 +40,17 @@ use crate::{
 pub(crate) const ROUNDS_MAX: usize = 100;
 /// The pause before a call is repeated that was put off without a question.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
+/// Which calls of a tool its server is to make tasks of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskWish {
+    /// None: no server is told that it may.
+    Never,
+    /// Those that a stateless server makes tasks by itself: a server with sessions cannot run this one so.
+    Stateless,
+    /// All, where the server can.
+    Always,
+}
 
 /// One tool of a server.
 #[derive(Clone)]
@@ -52,6 +63,12 @@ pub struct Relayed {
     pub mirrors: Arc<[Mirror]>,
     /// How long one call may take, all its rounds together; the time in which its caller is asked does not count.
     pub timeout: Option<Span>,
+    /// Which of its calls the server is to make tasks of its own.
+    pub tasks: TaskWish,
+    /// For how long it is to keep them.
+    pub ttl: Span,
+    /// A task that it was not asked for is refused.
+    pub strict: bool,
     /// The most calls at once.
     pub concurrency: usize,
     /// The largest question that is passed on, in bytes (`limits.question_max`).
@@ -71,20 +88,23 @@ impl Tool for Relayed {
     fn concurrency_max(&self) -> usize {
         self.concurrency
     }
+
+    fn outlives_us(&self) -> bool {
+        self.server.is_remote()
+    }
 }
 
 impl Relayed {
     async fn attempt(&self, call: &Call, context: Context) -> Finish {
         let stored = view::Context::decode(&call.context);
         let declared = Answers::from(stored.answers);
-        let mut params = self.params(call, &stored);
-        let caller = Caller::of(&call.owner, stored.session, declared);
+        let caller = Caller::of(&call.owner, stored.session.clone(), declared);
         let asker = Asker {
             whom: Whom::Task(context.clone()),
             answers: self.server.may_be_asked(caller.answers()),
             roots: self.server.roots().cloned(),
             fails_when_nobody: self.on_nobody == OnNobody::Fail,
-            reach: match identity::is_local(&call.owner) {
+            reach: match caller.is_local {
                 true => Reach::ThisMachine,
                 false => Reach::Public,
             },
@@ -95,73 +115,63 @@ impl Relayed {
             runs_longhaul: caller.is_local,
             declared: self.server.declared(declared),
         };
-        let mut clock = Clock::start(self.timeout);
+        let talk = Talk::begin(asker, context, call.name.clone(), self.timeout);
+        if let Some(handle) = &call.upstream {
+            return match Handle::decode(handle) {
+                Some(handle) => Following::of(self, &caller, asked, handle, talk).run(None).await,
+                None => Finish::Failed(longhaul_core::Reason::UpstreamLost),
+            };
+        }
+        let params = self.params(call, &stored);
+        self.call(params, stored.level, &caller, asked, talk).await
+    }
+
+    /// Calls, and calls again with the answers that the server asks for.
+    async fn call(
+        &self,
+        mut params: Obj,
+        level: Option<LogLevel>,
+        caller: &Caller,
+        asked: Asked<'_>,
+        mut talk: Talk,
+    ) -> Finish {
         let mut rounds = 0;
         // Heard from before the call, so that nothing is missed.
         let mut done = self.server.links_done();
         loop {
-            let round = self.round(&caller, &params, &asker, &context, stored.level, &mut clock);
-            let outcome = match round.await {
-                Ok(outcome) => outcome,
+            let round = self.round(caller, &params, &mut talk, level);
+            let (outcome, line) = match round.await {
+                Ok(came) => came,
                 Err(NobodyAnswers) => return Finish::Failed(longhaul_core::Reason::NobodyToAnswer),
             };
             let links = outcome.links();
             if !links.is_empty() && rounds < ROUNDS_MAX {
                 rounds += 1;
-                clock.wait(true);
-                let opened = tokio::select! {
-                    biased;
-                    opened = asker.open(&links, &mut done) => opened,
-                    () = context.stop() => Err(Unanswered::Ended),
-                };
-                clock.wait(false);
-                match opened {
+                match self.open(&links, &mut done, &mut talk).await {
                     // D-28
                     Ok(Opened::All) => continue,
-                    Err(Unanswered::Ended) => return Finish::Stopped { confirmed: true },
-                    Err(Unanswered::Nobody) if asker.fails_when_nobody => {
-                        return Finish::Failed(longhaul_core::Reason::NobodyToAnswer);
-                    }
-                    Ok(Opened::NotAll)
-                    | Err(Unanswered::Nobody | Unanswered::Declined | Unanswered::Cannot(_)) => {}
+                    Ok(Opened::NotAll) => {}
+                    Err(finish) => return finish,
                 }
             }
-            let Outcome::Came(Came::InputRequired { requests, state }) = outcome else {
-                // The cause is not known any more when somebody asks what became of the call.
-                if let Outcome::Failed(failed @ (Failed::Lost(_) | Failed::Over(_))) = &outcome {
-                    context.note(Note::new(None, None, Some(&failed.to_string())).encode());
+            let (requests, state) = match (outcome, line) {
+                (Outcome::Came(Came::InputRequired { requests, state }), _) => (requests, state),
+                (Outcome::Came(Came::Task { task, result }), Some(line)) => {
+                    return self.follow(task, &result, line, caller, asked, talk).await;
                 }
-                return self.finish(outcome.fit_to_show(asker.reach, &call.name), asked);
-            };
-            let answers = if requests.is_empty() {
-                // B-38: it is to be asked again later.
-                tokio::select! {
-                    biased;
-                    () = context.stop() => Err(Unanswered::Ended),
-                    () = clock.over() => return self.finish(Outcome::TimedOut, asked),
-                    () = tokio::time::sleep(AGAIN) => Ok(Obj::default()),
+                (outcome, _) => {
+                    // The cause is not known any more when somebody asks what became of the call.
+                    if let Outcome::Failed(failed @ (Failed::Lost(_) | Failed::Over(_))) = &outcome {
+                        let note = Note::new(None, None, Some(&failed.to_string()));
+                        talk.context().note(note.encode());
+                    }
+                    return self.finish(talk.fit_to_show(outcome), asked);
                 }
-            } else if rounds == ROUNDS_MAX {
-                Err(Unanswered::Cannot("it asks again and again".to_owned()))
-            } else {
-                rounds += 1;
-                clock.wait(true);
-                let answers = tokio::select! {
-                    biased;
-                    answers = asker.ask(&requests) => answers,
-                    () = context.stop() => Err(Unanswered::Ended),
-                };
-                clock.wait(false);
-                answers
             };
-            let answers = match answers {
+            rounds += usize::from(!requests.is_empty());
+            let answers = match self.answers(&requests, rounds, &mut talk, asked).await {
                 Ok(answers) => answers,
-                // The server has replied, so nothing of the call is at work there.
-                Err(Unanswered::Ended) => return Finish::Stopped { confirmed: true },
-                Err(Unanswered::Nobody) if asker.fails_when_nobody => {
-                    return Finish::Failed(longhaul_core::Reason::NobodyToAnswer);
-                }
-                Err(why) => return errored(&Reason::Asked.error(asked, why.why())),
+                Err(finish) => return finish,
             };
             // B-40
             params.set("inputResponses", &answers.to_raw());
@@ -172,24 +182,97 @@ impl Relayed {
         }
     }
 
+    /// Asks to open the links without which the server refuses the call.
+    async fn open(
+        &self,
+        links: &[InputRequest],
+        done: &mut LinksDone,
+        talk: &mut Talk,
+    ) -> Result<Opened, Finish> {
+        let context = talk.context();
+        talk.clock.wait(true);
+        let opened = tokio::select! {
+            biased;
+            opened = talk.asker.open(links, done) => opened,
+            () = context.stop() => Err(Unanswered::Ended),
+        };
+        talk.clock.wait(false);
+        match opened {
+            Ok(opened) => Ok(opened),
+            Err(Unanswered::Ended) => Err(Finish::Stopped { confirmed: true }),
+            Err(Unanswered::Nobody) if talk.asker.fails_when_nobody => {
+                Err(Finish::Failed(longhaul_core::Reason::NobodyToAnswer))
+            }
+            Err(Unanswered::Nobody | Unanswered::Declined | Unanswered::Cannot(_)) => Ok(Opened::NotAll),
+        }
+    }
+
+    /// The answers to what a server asks before it goes on.
+    async fn answers(
+        &self,
+        requests: &[InputRequest],
+        rounds: usize,
+        talk: &mut Talk,
+        asked: Asked<'_>,
+    ) -> Result<Obj, Finish> {
+        let context = talk.context();
+        let answers = if requests.is_empty() {
+            // B-38: it is to be asked again later.
+            tokio::select! {
+                biased;
+                () = context.stop() => Err(Unanswered::Ended),
+                () = talk.clock.over() => return Err(self.finish(Outcome::TimedOut, asked)),
+                () = tokio::time::sleep(AGAIN) => Ok(Obj::default()),
+            }
+        } else if rounds > ROUNDS_MAX {
+            Err(Unanswered::Cannot("it asks again and again".to_owned()))
+        } else {
+            talk.clock.wait(true);
+            let answers = tokio::select! {
+                biased;
+                answers = talk.asker.ask(requests) => answers,
+                () = context.stop() => Err(Unanswered::Ended),
+            };
+            talk.clock.wait(false);
+            answers
+        };
+        answers.map_err(|unanswered| match unanswered {
+            // The server has replied, so nothing of the call is at work there.
+            Unanswered::Ended => Finish::Stopped { confirmed: true },
+            Unanswered::Nobody if talk.asker.fails_when_nobody => {
+                Finish::Failed(longhaul_core::Reason::NobodyToAnswer)
+            }
+            why @ (Unanswered::Nobody | Unanswered::Declined | Unanswered::Cannot(_)) => {
+                errored(&Reason::Asked.error(asked, why.why()))
+            }
+        })
+    }
+
     /// One request and what comes of it.
     async fn round(
         &self,
         caller: &Caller,
         params: &Obj,
-        asker: &Asker,
-        context: &Context,
+        talk: &mut Talk,
         level: Option<LogLevel>,
-        clock: &mut Clock,
-    ) -> Result<Outcome, NobodyAnswers> {
-        let capabilities = client::capabilities(self.server.may_be_asked(caller.declared));
+    ) -> Result<(Outcome, Option<Line>), NobodyAnswers> {
+        let context = talk.context();
+        let mut capabilities = client::capabilities(self.server.may_be_asked(caller.declared));
+        if self.tasks != TaskWish::Never {
+            // C-1: it makes a task of the call, or does not.
+            client::take_tasks(&mut capabilities);
+        }
         let request = Request {
             method: "tools/call",
             params: Some(params),
             mirrors: &self.mirrors,
             capabilities: Some(&capabilities),
             log_level: level,
-            // Its time stands still while it asks, which only `clock` knows.
+            task_ttl_ms: match self.tasks {
+                TaskWish::Always => Some(self.ttl.0),
+                TaskWish::Never | TaskWish::Stateless => None,
+            },
+            // Its time stands still while it asks, which only the talk's clock knows.
             timeout: None,
             ..Request::default()
         };
@@ -200,53 +283,75 @@ impl Relayed {
                 () = given_up.notified() => {}
             }
         };
-        let (events, mut told) = mpsc::channel(EVENTS_MAX);
-        let outcome = self.server.call(caller, request, Some(events), stop);
-        tokio::pin!(outcome);
-        let mut open = FuturesUnordered::new();
+        let begun = self.server.begin(caller, request, Some(talk.events()), stop);
+        tokio::pin!(begun);
         let (mut is_late, mut is_nobody) = (false, false);
         loop {
             tokio::select! {
                 biased;
-                Some(event) = told.recv() => match event {
-                    // The call ends: nothing more is asked for it.
-                    Event::Ask(question) if is_nobody => drop(question),
-                    Event::Ask(question) => {
-                        open.push(asker.clone().reply(question));
-                        clock.wait(true);
-                    }
-                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_)) => {
-                        pass_on(context, event);
-                    }
-                },
-                Some(replied) = open.next(), if !open.is_empty() => {
-                    clock.wait(!open.is_empty());
-                    if let Err(NobodyAnswers) = replied {
-                        is_nobody = true;
-                        // A server that waits for another answer as well would not hear that it is to stop.
-                        open.clear();
+                said = talk.next() => match said {
+                    Said::Over => {
+                        is_late = true;
                         given_up.notify_one();
                     }
-                }
-                outcome = &mut outcome => {
-                    while let Ok(event) = told.try_recv() {
-                        pass_on(context, event);
+                    Said::Nobody => {
+                        is_nobody = true;
+                        given_up.notify_one();
                     }
-                    clock.wait(false);
+                    // What it says of the task comes before the task.
+                    Said::Task(_) => {}
+                },
+                (outcome, line) = &mut begun => {
+                    match line {
+                        // It is a task by now, and is stopped as one.
+                        Some(_) if is_nobody => talk.nobody_answers(),
+                        Some(_) if is_late => talk.clock.end(),
+                        Some(_) => {}
+                        None => talk.end_request(),
+                    }
                     let is_stopped = matches!(outcome, Outcome::Stopped { .. });
-                    let may_go_on = matches!(outcome, Outcome::Stopped { confirmed: false });
+                    let may_go_on = matches!(outcome, Outcome::Stopped { confirmed: false }) || line.is_some();
                     return match (is_nobody && !may_go_on, is_late && is_stopped) {
                         (true, _) => Err(NobodyAnswers),
-                        (false, true) => Ok(Outcome::TimedOut),
-                        (false, false) => Ok(outcome),
+                        (false, true) => Ok((Outcome::TimedOut, line)),
+                        (false, false) => Ok((outcome, line)),
                     };
-                }
-                () = clock.over(), if !is_late => {
-                    is_late = true;
-                    given_up.notify_one();
                 }
             }
         }
+    }
+
+    /// The server made a task of the call: it is followed as soon as it can be found again.
+    async fn follow(
+        &self,
+        task: String,
+        result: &Raw,
+        line: Line,
+        caller: &Caller,
+        asked: Asked<'_>,
+        talk: Talk,
+    ) -> Finish {
+        let connection = line.connection();
+        let created = match task::created(result, connection.spoken().era) {
+            Ok(created) => created,
+            Err(bad) => return errored(&bad.error(asked.declared)),
+        };
+        let handle = Handle::of(self.server.name(), &self.name, task, connection);
+        let is_asked = match connection.spoken().era.kind() {
+            Kind::Sessions => self.tasks == TaskWish::Always && connection.spoken().offers().tasks,
+            Kind::Stateless => self.tasks != TaskWish::Never,
+        };
+        let context = talk.context();
+        let mut following = Following::of(self, caller, asked, handle, talk);
+        if self.strict && !is_asked {
+            return following.refuse(&line).await;
+        }
+        if !longhaul_core::fault!("a-followed-task-has-no-handle") {
+            // One that has ended meanwhile is stopped by whoever follows it.
+            let _ended = context.attach(following.handle.encode()).await;
+        }
+        following.heed(&created);
+        following.run(Some(line)).await
     }
 
     /// The parameters as the client wrote them, under the name that the tool has there.
@@ -258,7 +363,7 @@ impl Relayed {
         call_params(&self.name, arguments.as_ref(), rest)
     }
 
-    fn finish(&self, outcome: Outcome, asked: Asked<'_>) -> Finish {
+    pub(super) fn finish(&self, outcome: Outcome, asked: Asked<'_>) -> Finish {
         match outcome {
             Outcome::Errored(error) => Finish::Errored {
                 body: Body::new(error.text().as_bytes()),
@@ -285,7 +390,7 @@ impl Relayed {
         }
     }
 
-    fn late(&self) -> Finish {
+    pub(super) fn late(&self) -> Finish {
         let limit = self.timeout.map(written).unwrap_or_default();
         let text = format!(
             "`{}` did not end within {limit} (`timeout`); the server `{}` was told to stop.",
@@ -310,38 +415,6 @@ impl Relayed {
     }
 }
 
-/// The time of one call, which stands still while its caller is asked.
-struct Clock {
-    ends: Option<Instant>,
-    waits_since: Option<Instant>,
-}
-
-impl Clock {
-    fn start(limit: Option<Span>) -> Clock {
-        Clock {
-            ends: limit.map(|limit| Instant::now() + Duration::from_millis(limit.0)),
-            waits_since: None,
-        }
-    }
-
-    /// Says whether a question is open now.
-    fn wait(&mut self, waits: bool) {
-        match (waits, self.waits_since) {
-            (true, None) => self.waits_since = Some(Instant::now()),
-            (false, Some(since)) => {
-                self.ends = self.ends.map(|ends| ends + since.elapsed());
-                self.waits_since = None;
-            }
-            (true, Some(_)) | (false, None) => {}
-        }
-    }
-
-    /// Resolves when the time is over. Cancel-safe.
-    async fn over(&self) {
-        at(self.ends.filter(|_| self.waits_since.is_none())).await;
-    }
-}
-
 fn returned(result: &Raw) -> Finish {
     let is_error = result
         .read::<Obj>()
@@ -349,31 +422,6 @@ fn returned(result: &Raw) -> Finish {
     Finish::Returned {
         body: Body::new(result.text().as_bytes()),
         is_error,
-    }
-}
-
-fn pass_on(context: &Context, event: Event) {
-    match event {
-        Event::Progress(progress) => {
-            let note = Note::new(
-                Some(progress.progress),
-                progress.total,
-                progress.message.as_deref(),
-            );
-            context.note(note.encode());
-        }
-        // The call has ended: dropped, it is refused.
-        Event::Ask(question) => drop(question),
-        Event::Waits(processes) => {
-            let text = processes.map(|processes| match processes {
-                1 => "waiting for the server's one process".to_owned(),
-                several => format!("waiting for one of the server's {several} processes"),
-            });
-            context.note(Note::new(None, None, text.as_deref()).encode());
-        }
-        Event::Log { level, logger, data } => {
-            context.tell(Log { level, logger, data }.cleaned().encode());
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The fleet holds a [`Server`] for each, which one task keeps true (`supervisor`). What was defined last stays known,
 //! and a server that is down disturbs no other.
 
+mod line;
 mod supervisor;
 
 use std::{
@@ -15,7 +16,11 @@ use std::{
 
 use longhaul_core::{Millis, hex};
 use longhaul_mcp::{
-    client::{Kind, dial::Choice, result::Bad},
+    client::{
+        Kind,
+        dial::Choice,
+        result::{Bad, Came},
+    },
     frame::{Obj, Raw},
     request::{Answers, LogLevel},
     rpc_error,
@@ -26,6 +31,7 @@ use tokio::{
     time::Instant,
 };
 
+pub(super) use self::line::Line;
 use self::supervisor::Supervisor;
 pub use self::supervisor::{REFRESH_MIN, SETTLE, STALE_AFTER};
 use super::{
@@ -333,6 +339,18 @@ impl Server {
         events: Option<mpsc::Sender<Event>>,
         stop: impl Future<Output = ()>,
     ) -> Outcome {
+        self.begin(caller, request, events, stop).await.0
+    }
+
+    /// As [`Server::call`]. Where the server made a task of the call, what carried it stays in use, for whoever follows the
+    /// task there.
+    pub(super) async fn begin(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        events: Option<mpsc::Sender<Event>>,
+        stop: impl Future<Output = ()>,
+    ) -> (Outcome, Option<Line>) {
         tokio::pin!(stop);
         let mut is_again = false;
         loop {
@@ -349,7 +367,7 @@ impl Server {
             };
             let taken = tokio::select! {
                 biased;
-                () = &mut stop => return Outcome::Stopped { confirmed: true },
+                () = &mut stop => return (Outcome::Stopped { confirmed: true }, None),
                 taken = self.inner.take(caller, &mut busy) => taken,
             };
             if has_waited {
@@ -357,13 +375,13 @@ impl Server {
             }
             let (key, lease) = match taken {
                 Ok(taken) => taken,
-                Err(untaken) => return Outcome::Unsent(untaken.unsent()),
+                Err(untaken) => return (Outcome::Unsent(untaken.unsent()), None),
             };
             let begun = Instant::now();
             if let Some(wanted) = request.log_level {
                 tokio::select! {
                     biased;
-                    () = &mut stop => return Outcome::Stopped { confirmed: true },
+                    () = &mut stop => return (Outcome::Stopped { confirmed: true }, None),
                     () = level::tell(&lease.connection, wanted, Wish::OneOfSeveral) => {}
                 }
             }
@@ -379,7 +397,7 @@ impl Server {
             if let Outcome::Failed(Failed::Status(status @ (401 | 403))) = outcome {
                 let renewed = tokio::select! {
                     biased;
-                    () = &mut stop => return Outcome::Stopped { confirmed: true },
+                    () = &mut stop => return (Outcome::Stopped { confirmed: true }, None),
                     renewed = self.inner.pool.renew(&lease.connection, &credentials) => renewed,
                 };
                 // Whoever wants other credentials has done nothing.
@@ -399,9 +417,10 @@ impl Server {
             }
             if matches!(outcome, Outcome::Stopped { confirmed: false }) && matches!(key, Key::Call(_)) {
                 let confirmed = lease.connection.close().await.confirmed;
-                return Outcome::Stopped { confirmed };
+                return (Outcome::Stopped { confirmed }, None);
             }
-            return outcome;
+            let is_task = matches!(outcome, Outcome::Came(Came::Task { .. }));
+            return (outcome, is_task.then(|| Line::new(key, lease)));
         }
     }
 
@@ -414,7 +433,9 @@ impl Server {
         let key = self.inner.key(caller);
         let wish = match &key {
             Key::Session(_) => Wish::Own,
-            Key::Spare | Key::Shared | Key::Principal(_) | Key::Call(_) => Wish::OneOfSeveral,
+            Key::Spare | Key::Shared | Key::Principal(_) | Key::Call(_) | Key::Resumed(_) => {
+                Wish::OneOfSeveral
+            }
         };
         let taker = self.inner.taker(caller, key);
         self.inner.wishes.add(&self.inner.pool, taker, wanted, wish);

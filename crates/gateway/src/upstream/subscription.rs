@@ -203,7 +203,7 @@ impl Subscriptions {
             .flatten()
             .map(|(number, hearer)| ((hearer.whose)(), number, hearer))
             // A process of one call ends with it: nobody is moved there.
-            .filter(|(to, ..)| to.key != *key && !matches!(to.key, Key::Call(_)))
+            .filter(|(to, ..)| to.key != *key && !to.key.is_own())
             .collect();
         let mut all = self.lock();
         let mut keepers = Vec::new();

@@ -3,6 +3,7 @@
 
 mod asked;
 mod down;
+mod followed;
 mod links;
 mod processes;
 mod prompts;
@@ -213,16 +214,17 @@ async fn an_error_of_the_server_is_the_call_s() {
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_asked_for_is_refused() {
-    let world = world("2025", "").await;
-    let reply = world
-        .call(&Client::without_tasks(), "unasked_task", json!({}))
-        .await;
-    assert_eq!(
-        reply.body["error"]["data"]["reason"], "upstream_unasked_task",
-        "{}",
-        reply.body
-    );
+async fn a_task_of_a_server_that_knows_none_is_lost_or_refused() {
+    for (more, reason) in [
+        ("", "upstream_tasks_lost"),
+        ("strict_tasks = true\n", "upstream_unasked_task"),
+    ] {
+        let world = world("2025", more).await;
+        let reply = world
+            .call(&Client::without_tasks(), "unasked_task", json!({}))
+            .await;
+        assert_eq!(reply.body["error"]["data"]["reason"], reason, "{}", reply.body);
+    }
 }
 
 #[tokio::test]

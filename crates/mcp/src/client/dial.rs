@@ -127,6 +127,8 @@ pub struct Offers {
     pub logging: bool,
     /// It can run calls as tasks.
     pub tasks: bool,
+    /// It takes orders to cancel a task.
+    pub tasks_cancel: bool,
 }
 
 impl Spoken {
@@ -151,6 +153,11 @@ impl Spoken {
                 Era::Stateless => has(&["extensions", meta::TASKS_EXTENSION]),
                 //
                 Era::Session(version) => version.has_tasks() && has(&["tasks", "requests", "tools", "call"]),
+            },
+            tasks_cancel: match self.era {
+                Era::Stateless => has(&["extensions", meta::TASKS_EXTENSION]),
+                //
+                Era::Session(_) => has(&["tasks", "cancel"]),
             },
         }
     }

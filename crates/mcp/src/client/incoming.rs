@@ -3,6 +3,7 @@
 //! The gateway's one reader of a server calls [`read`], in the order of arrival. What is not known is kept as it
 //! was written; whether an id is one of ours is the caller's to say.
 
+use super::task;
 use crate::{
     Malformed,
     frame::{Frame, Obj, Raw, request_id},
@@ -30,6 +31,8 @@ pub enum Incoming {
         notice: Notice,
         /// The subscription that it belongs to (B-48).
         subscription: Option<RequestId>,
+        /// The server's task that it belongs to.
+        task: Option<String>,
     },
     /// It asks something, and waits. Of sessions only: a stateless server never does (B-1).
     Ask(Ask),
@@ -165,6 +168,7 @@ pub fn read(bytes: &[u8], limits: &Limits) -> Result<Incoming, Malformed> {
         } => Incoming::Unread(raw),
         Frame::Notification { method, params } => Incoming::Notice {
             subscription: subscription(params.as_ref()),
+            task: params.as_ref().and_then(task::related),
             notice: notice(method, params),
         },
         Frame::Request { id, method, params } => Incoming::Ask(Ask {

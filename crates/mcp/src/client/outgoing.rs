@@ -35,6 +35,9 @@ pub struct Outgoing<'a> {
     pub log_level: Option<LogLevel>,
     /// The arguments that headers mirror, by the server's own schema of the tool (B-25).
     pub mirrors: &'a [Mirror],
+    /// For how long the server is to keep the task that it is to make of the call, in milliseconds; `None` for no
+    /// wish. A stateless server decides by itself (C-3).
+    pub task_ttl_ms: Option<u64>,
 }
 
 impl Outgoing<'_> {
@@ -61,6 +64,9 @@ impl Outgoing<'_> {
             if let Era::Session(_) = era {
                 drop(params.take("inputResponses"));
                 drop(params.take("requestState"));
+                if let Some(ttl) = self.task_ttl_ms {
+                    params.edit("task", |wish| wish.set("ttl", &ttl));
+                }
             }
         }
         let mut members = params.as_ref().and_then(|params| params.obj("_meta"));

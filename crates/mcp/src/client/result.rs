@@ -54,8 +54,10 @@ pub enum Bad {
     /// The questions are none, too many, or have not the shape of questions (B-38, B-39).
     #[error("the server asks in a way that nobody can answer")]
     BadQuestions,
-    /// A task without an id.
-    #[error("the server made a task and does not say which")]
+    /// A task without an id, in no state that there is, or without the outcome that its state promises.
+    #[error(
+        "the server made a task that nobody can follow: it has no id, no state that there is, or no outcome"
+    )]
     BadTask,
     /// The error object has no code or no message.
     #[error("the error has no code or no message")]
@@ -131,7 +133,18 @@ fn questions(result: &Obj) -> Result<Came, Bad> {
     let state = state.map_err(|_| Bad::BadQuestions)?;
     let map = result.raw("inputRequests").map(Raw::read::<Obj>).transpose();
     let map = map.map_err(|_| Bad::BadQuestions)?.unwrap_or_default();
-    if map.0.len() > QUESTIONS_MAX || (map.0.is_empty() && state.is_none()) {
+    if map.0.is_empty() && state.is_none() {
+        return Err(Bad::BadQuestions);
+    }
+    Ok(Came::InputRequired {
+        requests: requests(map)?,
+        state,
+    })
+}
+
+/// The questions in an `inputRequests` (B-39, C-29).
+pub(super) fn requests(map: Obj) -> Result<Vec<InputRequest>, Bad> {
+    if map.0.len() > QUESTIONS_MAX {
         return Err(Bad::BadQuestions);
     }
     let requests = map.0.into_iter().map(|(name, ask)| {
@@ -146,10 +159,7 @@ fn questions(result: &Obj) -> Result<Came, Bad> {
         })
     });
     let requests: Option<Vec<InputRequest>> = requests.collect();
-    Ok(Came::InputRequired {
-        requests: requests.ok_or(Bad::BadQuestions)?,
-        state,
-    })
+    requests.ok_or(Bad::BadQuestions)
 }
 
 /// Reads the error object of a reply: the error of what was asked, as it was written.

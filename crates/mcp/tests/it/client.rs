@@ -6,6 +6,7 @@ mod list;
 mod outgoing;
 mod result;
 mod sse;
+mod task;
 mod tools;
 
 use longhaul_mcp::{

@@ -86,7 +86,7 @@ impl Place {
     fn pass(self, by: &str, text: &str) -> String {
         match self {
             Place::Request(era) => request(by, text, era),
-            Place::Call => call(text),
+            Place::Call => call(by, text),
             Place::Result(edge) => rendered(edge, &Reply::Result(complete(text, era_like(edge))), "result"),
             Place::Relayed(edge) => {
                 let reply = Reply::Relayed {
@@ -144,6 +144,10 @@ fn hello() -> Hello {
 }
 
 fn request(method: &str, text: &str, era: Era) -> String {
+    written(method, text, era, None)
+}
+
+fn written(method: &str, text: &str, era: Era, task_ttl_ms: Option<u64>) -> String {
     let params = obj(text);
     let token = RequestId::Integer(7);
     let wants_progress = params
@@ -155,6 +159,7 @@ fn request(method: &str, text: &str, era: Era) -> String {
         progress_token: wants_progress.then_some(&token),
         log_level: None,
         mirrors: &[],
+        task_ttl_ms,
     };
     let sent = outgoing.write(&RequestId::Integer(1), &hello(), era, Carrier::Pipe);
     let Ok(Frame::Request { params, .. }) = Frame::parse(&sent.frame, &Limits::default()) else {
@@ -163,8 +168,8 @@ fn request(method: &str, text: &str, era: Era) -> String {
     params.expect("parameters").to_raw().text().to_owned()
 }
 
-/// Through the edge of a session, and on to the tool's server.
-fn call(text: &str) -> String {
+/// Through the edge of a session, and on to the tool's server, which is to make a task of it where `by` says so.
+fn call(by: &str, text: &str) -> String {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{text}}}"#);
     let frame = Frame::parse(body.as_bytes(), &Limits::default()).expect("a frame");
     let offer = offer(&|_| None::<&ToolRule>);
@@ -176,10 +181,11 @@ fn call(text: &str) -> String {
         panic!("no call")
     };
     let own = call.name.strip_prefix("git__").unwrap_or(&call.name);
-    request(
+    written(
         "tools/call",
         call.params(own).to_raw().text(),
         Era::Session(LATEST),
+        (by == "task").then_some(60_000),
     )
 }
 
@@ -328,7 +334,7 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         place: NEW,
-        what: "`_meta` says who asks: Longhaul, with what can be asked of it and which log messages it wants; the rest as above",
+        what: "`_meta` says who asks: Longhaul, with what can be asked of it, which log messages it wants and, with a call, that it takes tasks; the rest as above",
         why: "B-4, D-39",
         by: "prompts/get",
         sent: r#"{"name":"p","task":{},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"c","version":"2"},"com.example/k":1.50}}"#,
@@ -349,6 +355,14 @@ const EDITS: &[Edit] = &[
         by: "",
         sent: r#"{"name":"log","arguments":null}"#,
         arrives: r#"{"name":"log"}"#,
+    },
+    Edit {
+        place: Place::Call,
+        what: "where a server with sessions can run the tool as a task, `task` asks it to, and says for how long to keep it",
+        why: "A-42, D-33",
+        by: "task",
+        sent: r#"{"name":"log","task":{"ttl":5,"vendor":1}}"#,
+        arrives: r#"{"name":"log","task":{"ttl":60000}}"#,
     },
     Edit {
         place: Place::Result(SESSION),

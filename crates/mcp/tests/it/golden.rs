@@ -366,6 +366,7 @@ fn a_cancelled_task_says_who_ended_it() {
             CancelledBy::Approval,
             "Cancelled by the gateway: its approval ended.",
         ),
+        (CancelledBy::Server, "Cancelled by the server behind Longhaul."),
     ] {
         let mut view = task(Phase::Finished(Outcome::Cancelled { by }));
         view.status_message = Some("61 %".to_owned());

@@ -56,12 +56,13 @@ pub(super) const STOPS: [Stop; 5] = [
     Stop::Stopped,
     Stop::Unknown,
 ];
-const CANCELLERS: [CancelledBy; 5] = [
+const CANCELLERS: [CancelledBy; 6] = [
     CancelledBy::Owner,
     CancelledBy::Operator,
     CancelledBy::Session,
     CancelledBy::Loop,
     CancelledBy::Approval,
+    CancelledBy::Server,
 ];
 const REASONS: [Reason; 6] = [
     Reason::Interrupted,

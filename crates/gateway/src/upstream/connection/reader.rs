@@ -9,6 +9,8 @@ use longhaul_mcp::{
     client::{
         self, Carrier, Era, Incoming,
         incoming::{Ask, AskKind, Notice},
+        result::{self, Came},
+        task,
     },
     frame::{Obj, Raw},
 };
@@ -30,6 +32,8 @@ use super::{
 
 /// The longest notification that is kept whole, in bytes; many wait for whoever reads them.
 const NOTICE_BYTES_MAX: usize = 8 << 10;
+/// The longest reply that can say that the server made a task of a call, in bytes.
+const CREATED_BYTES_MAX: usize = 64 << 10;
 /// The longest request of a server, in bytes; none that is longer can be a question (`limits.question_max`).
 const ASK_BYTES_MAX: usize = 128 << 10;
 
@@ -132,7 +136,11 @@ impl Inner {
         match client::read(frame, &LIMITS) {
             Ok(Incoming::Reply { id, outcome }) => {
                 let id = number(&id);
-                let told = self.may_answer(id, via) && self.waiting.settle(id, Told::Reply(outcome));
+                let told = self.may_answer(id, via)
+                    && match self.task_in(&outcome) {
+                        Some(task) => self.waiting.settle_as_task(id, task, Told::Reply(outcome)),
+                        None => self.waiting.settle(id, Told::Reply(outcome)),
+                    };
                 self.reply(told, via, bytes, "it answers another request")
             }
             Ok(Incoming::Unread(error)) => {
@@ -140,10 +148,17 @@ impl Inner {
                 let told = id.is_some_and(|id| self.waiting.settle(id, Told::Reply(Err(error))));
                 Use::reply(told, bytes)
             }
-            Ok(Incoming::Notice { notice, subscription }) => {
-                let subscription = subscription.as_ref().map(number);
-                let told =
-                    shortened(notice, bytes).is_some_and(|notice| self.notice(notice, via, subscription));
+            Ok(Incoming::Notice {
+                notice,
+                subscription,
+                task,
+            }) => {
+                let place = Belongs {
+                    via,
+                    subscription: subscription.as_ref().map(number),
+                    task: task.filter(|task| self.waiting.follows(task)),
+                };
+                let told = shortened(notice, bytes).is_some_and(|notice| self.notice(notice, &place));
                 self.told(told, via, bytes)
             }
             Ok(Incoming::Ask(ask)) => self.told(self.asked(ask, via, bytes), via, bytes),
@@ -193,14 +208,38 @@ impl Inner {
         }
     }
 
-    fn notice(&self, notice: Notice, via: Via, subscription: Option<u64>) -> bool {
+    /// The task that the server made of a call, where a reply says so. One that is larger holds a result.
+    fn task_in(&self, outcome: &Result<Raw, Raw>) -> Option<String> {
+        let result = outcome.as_ref().ok()?;
+        if result.text().len() > CREATED_BYTES_MAX || !result.text().contains("taskId") {
+            return None;
+        }
+        match result::read(result.clone(), self.spoken.era) {
+            Ok(Came::Task { task, .. }) => Some(task),
+            Ok(Came::Complete(_) | Came::InputRequired { .. }) | Err(_) => None,
+        }
+    }
+
+    fn notice(&self, notice: Notice, place: &Belongs) -> bool {
+        let &Belongs {
+            via, subscription, ..
+        } = place;
         match notice {
             Notice::Progress { token, progress } => {
                 let id = number(&token);
                 let belongs = matches!(via, Via::Shared) || via == Via::Request(id);
-                belongs && self.waiting.event(Some(id), Event::Progress(progress))
+                if belongs && self.waiting.listens(Some(id)) {
+                    return self.waiting.event(Some(id), Event::Progress(progress));
+                }
+                // it goes on after the reply, on whichever stream there is.
+                self.waiting.event_of_tasks_call(id, Event::Progress(progress))
             }
             Notice::Log { level, logger, data } => {
+                if let Some(task) = &place.task {
+                    return self
+                        .waiting
+                        .event_of_task(task, Event::Log { level, logger, data });
+                }
                 let id = self.call_of(via);
                 if self.waiting.listens(id) {
                     return self.waiting.event(id, Event::Log { level, logger, data });
@@ -212,11 +251,11 @@ impl Inner {
             | Notice::PromptsChanged
             | Notice::ResourcesChanged
             | Notice::ResourceUpdated { .. }
-            | Notice::LinkDone { .. }
-            | Notice::Task { .. } => {
+            | Notice::LinkDone { .. } => {
                 (self.notices)(notice);
                 true
             }
+            Notice::Task { task, params } => self.waiting.event_of_task(&task, Event::Task(params)),
             Notice::Cancelled { request, .. } => {
                 self.questions.withdraw(&request);
                 true
@@ -240,6 +279,8 @@ impl Inner {
                 .refuse(&ask.id, "The request is too large", version, &self.outlet);
             return false;
         }
+        let task = ask.params.as_ref().and_then(task::related);
+        let task = task.filter(|task| self.waiting.follows(task));
         let Some(question) = self.questions.take(ask, version, &self.outlet) else {
             return false;
         };
@@ -255,7 +296,10 @@ impl Inner {
             (AskKind::Other, _) => drop(question),
             (AskKind::Roots, None) | (AskKind::Sampling | AskKind::Elicitation, _) => {
                 // One that no call takes is dropped, and so refused.
-                self.waiting.event(self.call_of(via), Event::Ask(question));
+                match task {
+                    Some(task) => self.waiting.event_of_task(&task, Event::Ask(question)),
+                    None => self.waiting.event(self.call_of(via), Event::Ask(question)),
+                };
             }
         }
         true
@@ -270,6 +314,14 @@ impl Inner {
             Via::Shared => self.waiting.only_call(),
         }
     }
+}
+
+/// Where a notification came, and what it says that it belongs to.
+struct Belongs {
+    via: Via,
+    subscription: Option<u64>,
+    /// A task of the server that somebody follows.
+    task: Option<String>,
 }
 
 /// What was heard was of use for.

@@ -2,8 +2,9 @@
 //!
 //! Taken by a connection for each request that it sends. Whoever has it has a place among those that wait.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use longhaul_mcp::client::result::Came;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
@@ -11,6 +12,9 @@ use super::{
     CANCEL_WAIT, Inner,
     waiting::{Hears, Told},
 };
+
+/// How long a server that was asked to make a task of a call may take to say that it did, when the call is given up.
+const CREATED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request that waits. Dropping it gives the request up.
 pub(super) struct Ticket {
@@ -40,27 +44,26 @@ impl Ticket {
         }
     }
 
-    /// Tells the server, and waits a little for the reply that says that the work is over.
-    pub(super) async fn stop(mut self, reason: &'static str) -> Outcome {
-        if !self.inner.can_tell() {
+    /// Tells the server, and waits a little for the reply that says that the work is over; or that it is a task by now,
+    /// which is stopped as such. A server that was asked for a task says so soon, and is not told before that.
+    pub(super) async fn stop(mut self, reason: &'static str, is_for_task: bool) -> Outcome {
+        let inner = Arc::clone(&self.inner);
+        if is_for_task && let Ok(told) = timeout(CREATED_WITHIN, self.told()).await {
+            return inner.stopped(told);
+        }
+        if !inner.can_tell() {
             return Outcome::Stopped { confirmed: false };
         }
         let id = self.id;
-        let inner = Arc::clone(&self.inner);
         self.is_sent = false;
         let over = async {
             inner.tell_cancelled(id, reason).await;
             self.told().await
         };
-        let confirmed = match timeout(CANCEL_WAIT, over).await {
-            Ok(Told::Reply(_) | Told::Unsent(_)) => true,
-            Ok(Told::Failed(Failed::Lost(lost))) => lost.confirmed,
-            Ok(Told::Failed(
-                Failed::Over(_) | Failed::Status(_) | Failed::Unreadable(_) | Failed::TooLong,
-            ))
-            | Err(_) => false,
-        };
-        Outcome::Stopped { confirmed }
+        match timeout(CANCEL_WAIT, over).await {
+            Ok(told) => inner.stopped(told),
+            Err(_late) => Outcome::Stopped { confirmed: false },
+        }
     }
 
     pub(super) async fn cancel(mut self, reason: &'static str) {
@@ -68,6 +71,30 @@ impl Ticket {
             self.is_sent = false;
             self.inner.tell_cancelled(self.id, reason).await;
         }
+    }
+}
+
+impl Inner {
+    /// What came of a request that was given up.
+    fn stopped(&self, told: Told) -> Outcome {
+        let confirmed = match told {
+            told @ Told::Reply(_) => match self.outcome(told) {
+                task @ Outcome::Came(Came::Task { .. }) => return task,
+                Outcome::Came(Came::Complete(_) | Came::InputRequired { .. })
+                | Outcome::Errored(_)
+                | Outcome::Unusable(_)
+                | Outcome::Unsent(_)
+                | Outcome::Failed(_)
+                | Outcome::TimedOut
+                | Outcome::Stopped { .. } => true,
+            },
+            Told::Unsent(_) => true,
+            Told::Failed(Failed::Lost(lost)) => lost.confirmed,
+            Told::Failed(Failed::Over(_) | Failed::Status(_) | Failed::Unreadable(_) | Failed::TooLong) => {
+                false
+            }
+        };
+        Outcome::Stopped { confirmed }
     }
 }
 

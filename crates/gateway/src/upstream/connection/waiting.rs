@@ -30,6 +30,8 @@ pub(super) struct Waiting {
 #[derive(Default)]
 struct Table {
     by_id: HashMap<u64, Waiter>,
+    /// The tasks that the server made of calls, by its own ids of them.
+    tasks: HashMap<String, Follower>,
     lost: Option<Arc<Lost>>,
 }
 
@@ -47,6 +49,13 @@ pub(super) struct Hears {
     pub(super) acknowledged: Option<oneshot::Sender<Obj>>,
     /// The server may ask in the middle of it: what names no request belongs to one of those.
     pub(super) may_ask: bool,
+}
+
+/// Who follows a task of the server.
+struct Follower {
+    /// The id of the call, which is the token of its progress, too.
+    call: Option<u64>,
+    events: mpsc::Sender<Event>,
 }
 
 impl Waiter {
@@ -114,11 +123,70 @@ impl Waiting {
         waiter.is_some_and(|waiter| waiter.told.send(told).is_ok())
     }
 
+    /// As [`Waiting::settle`], for a call that the server made this task of: whoever heard of the call hears of the task
+    /// from here on, before anything else is read.
+    pub(super) fn settle_as_task(&self, id: u64, task: String, told: Told) -> bool {
+        let waiter = {
+            let mut table = self.table();
+            let waiter = table.by_id.remove(&id);
+            let events = waiter.as_ref().and_then(|waiter| waiter.hears.events.clone());
+            if let Some(events) = events
+                && !longhaul_core::fault!("a-task-is-heard-late")
+            {
+                table.follow(task, Some(id), events);
+            }
+            waiter
+        };
+        waiter.is_some_and(|waiter| waiter.told.send(told).is_ok())
+    }
+
+    /// What the server says of this task of its own goes there, until the other end is dropped. `call` is the id of the
+    /// call that it was made of.
+    pub(super) fn follow(&self, task: &str, call: Option<u64>, events: mpsc::Sender<Event>) {
+        self.table().follow(task.to_owned(), call, events);
+    }
+
+    /// The id of the call that this task was made of.
+    pub(super) fn call_of(&self, task: &str) -> Option<u64> {
+        self.table().tasks.get(task)?.call
+    }
+
+    /// Whether somebody follows this task of the server.
+    pub(super) fn follows(&self, task: &str) -> bool {
+        let table = self.table();
+        let follower = table.tasks.get(task);
+        follower.is_some_and(|follower| !follower.events.is_closed())
+    }
+
+    /// Whether somebody follows the task.
+    pub(super) fn event_of_task(&self, task: &str, event: Event) -> bool {
+        let table = self.table();
+        let Some(follower) = table.tasks.get(task) else {
+            return false;
+        };
+        // Whoever does not keep up asks again.
+        let _full = follower.events.try_send(event);
+        true
+    }
+
+    /// Whether somebody follows the task that was made of this call.
+    pub(super) fn event_of_tasks_call(&self, call: u64, event: Event) -> bool {
+        let table = self.table();
+        let mut followers = table.tasks.values();
+        let Some(follower) = followers.find(|follower| follower.call == Some(call)) else {
+            return false;
+        };
+        // Progress is told again.
+        let _full = follower.events.try_send(event);
+        true
+    }
+
     /// Tells everybody that the connection is lost; nobody enters any more.
     pub(super) fn end(&self, lost: &Arc<Lost>) {
         let waiters = {
             let mut table = self.table();
             table.lost = Some(Arc::clone(lost));
+            table.tasks.clear();
             std::mem::take(&mut table.by_id)
         };
         for waiter in waiters.into_values() {
@@ -173,5 +241,12 @@ impl Waiting {
         if let Some(acknowledged) = waiter.and_then(|waiter| waiter.hears.acknowledged.take()) {
             let _left = acknowledged.send(honoured);
         }
+    }
+}
+
+impl Table {
+    fn follow(&mut self, task: String, call: Option<u64>, events: mpsc::Sender<Event>) {
+        self.tasks.retain(|_, follower| !follower.events.is_closed());
+        self.tasks.insert(task, Follower { call, events });
     }
 }

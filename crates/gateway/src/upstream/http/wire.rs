@@ -6,7 +6,7 @@ use std::{
     error::Error as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -38,6 +38,8 @@ pub(super) struct Wire {
     session: Mutex<Session>,
     /// Streams carry ids to go on from.
     resumable: AtomicBool,
+    /// For how many reasons the session is not to be ended.
+    kept: AtomicUsize,
     heard: mpsc::Sender<Told>,
     large: Arc<Semaphore>,
 }
@@ -97,6 +99,7 @@ impl Wire {
             headers: Mutex::new(headers),
             session: Mutex::default(),
             resumable: AtomicBool::new(false),
+            kept: AtomicUsize::new(0),
             heard,
             large: Arc::new(Semaphore::new(LARGE_MAX)),
         }
@@ -203,8 +206,34 @@ impl Wire {
         self.session().id.is_some()
     }
 
-    /// Ends the session, if there is one.
+    /// The session's id.
+    pub(super) fn session_id(&self) -> Option<String> {
+        let session = self.session();
+        session.id.as_ref()?.to_str().ok().map(str::to_owned)
+    }
+
+    /// The session was begun on another connection, and has this id. Nothing is changed where none can be so called.
+    pub(super) fn go_on_with(&self, session: &str) {
+        if let Ok(mut id) = HeaderValue::try_from(session) {
+            id.set_sensitive(true);
+            self.session().id = Some(id);
+        }
+    }
+
+    /// The session is not to be ended with the connection, until [`Wire::let_go`].
+    pub(super) fn keep(&self) {
+        self.kept.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn let_go(&self) {
+        self.kept.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Ends the session, if there is one, and nobody goes on with it.
     pub(super) async fn end_session(&self) {
+        if self.kept.load(Ordering::SeqCst) > 0 && !longhaul_core::fault!("ends-a-session-that-works") {
+            return;
+        }
         let session = self.session().id.take();
         if let Some(id) = session {
             let request = self.bare(Method::DELETE).header(SESSION, id);

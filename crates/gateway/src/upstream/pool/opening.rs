@@ -109,6 +109,13 @@ impl Pool {
                 () = sleep_until(until) => {}
             }
         }
+        if let Key::Resumed(resumed) = &taker.key {
+            return tokio::select! {
+                biased;
+                () = &mut stopped => Err(Unopened::Stopped),
+                opened = dial::resume(&self.plan.place, &ours, resumed, self.notices(id)) => opened,
+            };
+        }
         dial::open(&self.plan.place, &ours, choice, self.notices(id), stopped).await
     }
 
@@ -120,7 +127,10 @@ impl Pool {
             let is_given_up = self.is_shut() || is_stopped;
             if !is_given_up {
                 slots.opening.remove(key);
-                slots.kind = Some(connection.spoken().era.kind());
+                // One that is gone on with was not asked.
+                if !matches!(key, Key::Resumed(_)) {
+                    slots.kind = Some(connection.spoken().era.kind());
+                }
                 // A session that was opened for everybody is nobody's: it was not told whose it would be.
                 if *key == Key::Shared && !self.may_share(slots.kind) {
                     connection.shut();
@@ -138,7 +148,9 @@ impl Pool {
             return;
         }
         self.change();
-        self.tell(Told::Opened);
+        if !matches!(key, Key::Resumed(_)) {
+            self.tell(Told::Opened);
+        }
         tokio::spawn(Arc::clone(self).follow(id, now, connection.clone()));
         let pool = Arc::downgrade(self);
         tokio::spawn(subscription::to_lists(connection, move || {

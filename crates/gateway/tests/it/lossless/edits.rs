@@ -73,6 +73,10 @@ pub(super) fn without_null_arguments(params: &mut Node, met: &mut Met) {
 
 /// What arrived at a server, without what Longhaul says there of itself.
 pub(super) fn without_ours(mut arrived: Node, sent: &Node, era: Era, met: &mut Met) -> Node {
+    if era == Era::Sessions && arrived.get("task").is_some_and(|wish| wish.names() == ["ttl"]) {
+        arrived.take("task");
+        met.insert("where a server with sessions can run the tool as a task, `task` asks it to");
+    }
     let Some(mut members) = arrived
         .get("_meta")
         .filter(|members| members.is_object())

@@ -372,7 +372,7 @@ fn each_generation_says_in_its_own_way_what_is_offered() {
         "prompts": { "listChanged": true },
         "completions": {},
         "logging": {},
-        "tasks": { "requests": { "tools": { "call": {} } } },
+        "tasks": { "cancel": {}, "requests": { "tools": { "call": {} } } },
         "extensions": { "io.modelcontextprotocol/tasks": {} },
     });
     let everything = Offers {
@@ -386,6 +386,7 @@ fn each_generation_says_in_its_own_way_what_is_offered() {
         completions: true,
         logging: true,
         tasks: true,
+        tasks_cancel: true,
     };
     let session = Era::Session(Version::LATEST);
     assert_eq!(spoken(session, all.clone()).offers(), everything);

@@ -151,6 +151,7 @@ fn a_notification_of_one_generation_is_known() {
     let Incoming::Notice {
         notice: Notice::Acknowledged { notifications },
         subscription,
+        task: None,
     } = take(&acknowledged)
     else {
         panic!("not acknowledged")

@@ -30,6 +30,7 @@ fn plain<'a>(method: &'a str, params: Option<&'a Obj>) -> Outgoing<'a> {
         progress_token: None,
         log_level: None,
         mirrors: &[],
+        task_ttl_ms: None,
     }
 }
 
@@ -143,6 +144,24 @@ fn progress_goes_to_a_token_of_our_own() {
         let sent = outgoing.write(&RequestId::Integer(1), &hello(), era, Carrier::Pipe);
         assert_eq!(shown(&sent)["params"]["_meta"]["progressToken"], 77);
         assert_eq!(sent.headers, []);
+    }
+}
+
+/// A-42, D-33: the wish for a task is Longhaul's own, and a stateless server decides by itself (C-3).
+#[test]
+fn a_wish_for_a_task_is_longhaul_s_own() {
+    let asked = call();
+    for (wish, era, expect) in [
+        (Some(60_000), SESSION, json!({ "ttl": 60_000 })),
+        (None, SESSION, json!(null)),
+        (Some(60_000), Era::Stateless, json!(null)),
+    ] {
+        let outgoing = Outgoing {
+            task_ttl_ms: wish,
+            ..plain("tools/call", Some(&asked))
+        };
+        let sent = outgoing.write(&RequestId::Integer(1), &hello(), era, Carrier::Pipe);
+        assert_eq!(shown(&sent)["params"]["task"], expect, "{era:?}");
     }
 }
 

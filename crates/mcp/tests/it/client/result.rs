@@ -100,7 +100,7 @@ fn questions_before_a_result_are_told_from_it() {
     }
 }
 
-/// A-43, C-7, C-8.
+/// A-43, C-4, C-7, C-8.
 #[test]
 fn a_task_of_either_generation_is_told_from_a_result() {
     let nested = json!({ "task": { "taskId": "tk", "status": "working" } });

@@ -81,6 +81,7 @@ fn shapes(now: Millis) -> Vec<(Shape, OnCrash)> {
         CancelledBy::Session,
         CancelledBy::Loop,
         CancelledBy::Approval,
+        CancelledBy::Server,
     ];
     phases.extend(cancelled.map(|by| Phase::Finished(Outcome::Cancelled { by })));
     let failed = [
