@@ -86,6 +86,23 @@ fn over_http_questions_of_many_calls_are_never_mixed_up() {
     }
 }
 
+// D-43
+#[test]
+fn questions_in_tasks_of_servers_are_never_mixed_up() {
+    for era in ["--era=2025", "--era=2026"] {
+        let runtime = runtime();
+        let options = [era, "--poll=10"];
+        let (_process, port) = runtime.block_on(listening(&[&[TASK_SERVER, "http"], &options[..]].concat()));
+        let far = format!("[servers.asks]\nurl = \"http://127.0.0.1:{port}/mcp\"\nconcurrency = 64\n");
+        all_apart(&far, rounds(1..CALLS_MAX), 25, &runtime);
+        let command = [&["python3", TASK_SERVER, "stdio"], &options[..]].concat();
+        let near = format!(
+            "[servers.asks]\ncommand = {command:?}\nconcurrency = 64\nenv.PYTHONDONTWRITEBYTECODE = \"1\"\n"
+        );
+        all_apart(&near, rounds(1..CALLS_MAX), 25, &runtime);
+    }
+}
+
 // On a pipe a question names no call, so a process has one call at a time here.
 #[test]
 fn on_pipes_questions_of_many_processes_are_never_mixed_up() {

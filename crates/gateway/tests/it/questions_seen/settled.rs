@@ -9,7 +9,12 @@ use crate::{
     support::{Client, World},
 };
 
-const SERVERS: [Behind; 2] = [Behind::Plain("2025"), Behind::Plain("2026")];
+const SERVERS: [Behind; 4] = [
+    Behind::Plain("2025"),
+    Behind::Plain("2026"),
+    Behind::Tasks("2025"),
+    Behind::Tasks("2026"),
+];
 
 async fn world(behind: Behind, more: &str) -> World {
     let (_, how) = how(behind, Carrier::Pipe).await.expect("a server");
@@ -138,7 +143,7 @@ async fn who_cannot_be_asked_is_asked_nothing_even_by_a_server_that_asks_all_the
         for rude in [false, true] {
             let (_, mut how) = how(behind, Carrier::Pipe).await.expect("a server");
             if rude {
-                how = how.replacen("\"--plain\"", "\"--plain\", \"--rude\"", 1);
+                how = how.replacen("\"stdio\"", "\"stdio\", \"--rude\"", 1);
             }
             let world = listing(&format!("[servers.asks]\n{how}")).await;
             for tool in ["ask_model", "ask_folders"] {
