@@ -13,6 +13,7 @@ mod disk;
 mod page;
 mod postgres;
 mod questions;
+mod questions_restart;
 mod rebinding;
 mod serve;
 mod speak;
