@@ -79,8 +79,17 @@ pub struct Call {
     /// The handle by which the work is followed: it lives already and must not be begun again. When
     /// [`Context::stop`] has resolved before the first poll, only the stop is owed.
     pub upstream: Option<Body>,
-    /// Questions that earlier legs asked and how they were settled, oldest first.
-    pub settled: Vec<Settled>,
+    /// The questions of earlier legs that were settled, oldest first.
+    pub settled: Vec<Earlier>,
+}
+
+/// A question that an earlier leg asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// The digest of what was asked ([`Ask::bind`]).
+    pub bind: [u8; 32],
+    /// How it was settled.
+    pub settled: Settled,
 }
 
 /// How an attempt ended.

@@ -19,7 +19,7 @@ use crate::{
     context::{Live, settlement},
     engine::{Inner, Stage},
     report::{Persisted, Report, happened},
-    tool::{Call, Context, Finish, Slots, Tool},
+    tool::{Call, Context, Earlier, Finish, Slots, Tool},
     transact::{Done, OnRefusal, Proposal, Verdict, is_releasable},
 };
 
@@ -515,7 +515,12 @@ fn call(row: Row) -> Call {
         .questions
         .iter()
         .skip(approvals)
-        .filter_map(settlement)
+        .filter_map(|question| {
+            Some(Earlier {
+                bind: question.bind,
+                settled: settlement(question)?,
+            })
+        })
         .collect();
     Call {
         task: row.id,

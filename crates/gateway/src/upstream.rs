@@ -36,6 +36,7 @@ pub mod reason;
 pub mod relayed;
 pub mod server;
 pub mod stdio;
+mod streamed;
 pub mod subscription;
 mod talk;
 pub mod times;

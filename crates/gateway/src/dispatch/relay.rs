@@ -426,6 +426,7 @@ impl Dispatch {
             reach: asking.reach(),
             bytes_max: member.question_max,
             fails_when_nobody: false,
+            earlier: Arc::default(),
         };
         let asked = Asked {
             server: server.name(),
@@ -563,7 +564,9 @@ impl Asking<'_> {
                 biased;
                 Some(event) = heard.recv() => match event {
                     Event::Ask(question) => open.push(asker.clone().reply(question)),
-                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_)) => self.tell(event),
+                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_) | Event::Placed(..)) => {
+                        self.tell(event);
+                    }
                 },
                 // It has no rule that a question without an answer ends it.
                 Some(_replied) = open.next(), if !open.is_empty() => {}

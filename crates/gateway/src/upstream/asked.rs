@@ -4,11 +4,14 @@
 //! Called by `relayed`, whose questions are those of a task, and by `dispatch::relay`, whose questions are its client's
 //! alone. It asks through the engine or an inquiry, and sends nothing itself.
 
-use std::future::{Future, pending};
+use std::{
+    future::{Future, pending},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use futures_util::future::try_join_all;
 use longhaul_core::event::Ask;
-use longhaul_engine::tool::{Asked, Context, Ended, Settled};
+use longhaul_engine::tool::{Asked, Context, Earlier, Ended, Settled};
 use longhaul_mcp::{
     RpcError,
     client::incoming::Mode,
@@ -67,6 +70,14 @@ impl Inquiry {
 }
 
 impl Whom {
+    /// Whether what asks has ended for good.
+    async fn is_over(&self) -> bool {
+        match self {
+            Whom::Task(context) => context.is_over().await,
+            Whom::Client { .. } => true,
+        }
+    }
+
     async fn ask_until(
         &self,
         asks: Vec<Ask>,
@@ -111,6 +122,8 @@ pub(crate) struct Asker {
     pub bytes_max: u64,
     /// A question that nobody can answer ends the call (`on_nobody`).
     pub fails_when_nobody: bool,
+    /// What was answered before a call was gone on with: it is not asked again.
+    pub earlier: Arc<Mutex<Vec<Earlier>>>,
 }
 
 /// Why a server gets no answer.
@@ -222,10 +235,13 @@ impl Asker {
         for request in requests {
             match self.known(request)? {
                 Ok(answer) => answers.set(&request.key, &answer),
-                Err((kind, ask)) => {
-                    asked.push((&request.key, kind));
-                    asks.push(ask);
-                }
+                Err((kind, ask)) => match self.earlier(&ask) {
+                    Some(settled) => answers.set(&request.key, &answer(kind, &settled)?),
+                    None => {
+                        asked.push((&request.key, kind));
+                        asks.push(ask);
+                    }
+                },
             }
         }
         if asks.is_empty() {
@@ -323,9 +339,21 @@ impl Asker {
                 asked.refuse(&RpcError::invalid_params(why.why()));
             }
             // Dropped, it is answered with the word for that nobody chose.
-            Err(Unanswered::Ended | Unanswered::Declined) => {}
+            Err(Unanswered::Declined) => asked.end(),
+            Err(Unanswered::Ended) => {
+                if self.whom.is_over().await {
+                    asked.end();
+                }
+            }
         }
         Ok(())
+    }
+
+    /// How the same question was settled before, each once.
+    fn earlier(&self, ask: &Ask) -> Option<Settled> {
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = earlier.iter().position(|earlier| earlier.bind == ask.bind)?;
+        Some(earlier.remove(found).settled)
     }
 
     fn checked(&self, request: &InputRequest) -> Result<(Kind, Ask), (Option<Kind>, Unasked)> {

@@ -8,7 +8,12 @@ mod reader;
 mod ticket;
 mod waiting;
 
-use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    future::{Future, pending},
+    sync::Arc,
+    time::Duration,
+};
 
 use longhaul_mcp::{
     client::{self, Carrier, Kind, Outgoing, Sent, Spoken, incoming::Notice, result},
@@ -19,6 +24,7 @@ use longhaul_mcp::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::pace::{BURST, FLOOD_TIME, PER_SECOND};
+pub use self::ticket::Kept;
 use self::{
     ticket::Ticket,
     waiting::{Hears, Told, Waiting},
@@ -140,9 +146,31 @@ impl Connection {
                 "tools/call" | "prompts/get" | "resources/read" | "tasks/result"
             ),
             events,
-            acknowledged: None,
+            ..Hears::default()
         };
         self.exchange(request, hears, stop).await
+    }
+
+    /// Goes on with a call that was sent before, perhaps by another process of ours, behind the event of this id on its
+    /// stream. Nothing is sent again.
+    pub(super) async fn go_on(
+        &self,
+        request: u64,
+        after: &str,
+        events: mpsc::Sender<Event>,
+        stop: impl Future<Output = ()>,
+    ) -> Outcome {
+        let hears = Hears {
+            may_ask: true,
+            events: Some(events),
+            ..Hears::default()
+        };
+        let ticket = match Ticket::again(&self.inner, request, hears) {
+            Ok(ticket) => ticket,
+            Err(unsent) => return Outcome::Unsent(unsent),
+        };
+        self.inner.outlet.go_on(request, after.to_owned());
+        self.inner.wait(ticket, false, pending(), stop).await
     }
 
     /// As [`Connection::request`], for a subscription: what is honoured of it is told as soon as it stands.
@@ -196,15 +224,7 @@ impl Connection {
         }
         ticket.is_sent = true;
         let is_for_task = request.task_ttl_ms.is_some() && inner.spoken.offers().tasks;
-        tokio::select! {
-            biased;
-            told = ticket.told() => inner.outcome(told),
-            () = &mut stop => ticket.stop("the caller gave it up", is_for_task).await,
-            () = &mut over => {
-                ticket.cancel("it took too long").await;
-                Outcome::TimedOut
-            }
-        }
+        inner.wait(ticket, is_for_task, over, stop).await
     }
 
     /// What the server says of this task of its own goes to `events`, until the other end is dropped. `call` is the id of
@@ -294,6 +314,26 @@ fn may_ask(ours: &Ours) -> Answers {
 }
 
 impl Inner {
+    /// Waits for what comes of a request that was sent, until its time is `over`.
+    async fn wait(
+        &self,
+        mut ticket: Ticket,
+        is_for_task: bool,
+        over: impl Future<Output = ()>,
+        stop: impl Future<Output = ()>,
+    ) -> Outcome {
+        tokio::pin!(over, stop);
+        tokio::select! {
+            biased;
+            told = ticket.told() => self.outcome(told),
+            () = &mut stop => ticket.stop("the caller gave it up", is_for_task).await,
+            () = &mut over => {
+                ticket.cancel("it took too long").await;
+                Outcome::TimedOut
+            }
+        }
+    }
+
     /// A-7, and the session's own stream.
     async fn greet(&self, then: Option<Sent>) {
         if let Outlet::Http(outlet) = &self.outlet

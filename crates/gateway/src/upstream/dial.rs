@@ -429,7 +429,7 @@ impl Dialling<'_> {
                         Over::Broken(_) | Over::Cut | Over::SessionEnded => Ok(Answer::Closed),
                     };
                 }
-                Heard::Over { .. } | Heard::TooLong { .. } => {}
+                Heard::Over { .. } | Heard::TooLong { .. } | Heard::Placed { .. } => {}
                 // Another start would end the same way.
                 Heard::Lost(lost) if lost.why == Why::Noise => return Err(Unopened::Lost { lost }),
                 Heard::Lost(lost) => {

@@ -159,11 +159,26 @@ impl Outlet {
     ///
     /// `begins_session` says that its reply may bring the id of a session.
     pub fn request(&self, id: u64, sent: Sent, begins_session: bool) {
-        let exchange = Exchange {
+        let exchange = self.exchange(id, begins_session);
+        self.begin(id, async move { exchange.run(sent).await });
+    }
+
+    /// Goes on with the stream of a request that was sent before, perhaps on another connection, behind the event of
+    /// this id. What comes of it is heard as of one that is sent.
+    pub(super) fn go_on(&self, id: u64, after: String) {
+        let exchange = self.exchange(id, false);
+        self.begin(id, async move { exchange.go_on(after).await });
+    }
+
+    fn exchange(&self, id: u64, begins_session: bool) -> Exchange {
+        Exchange {
             wire: Arc::clone(&self.inner.wire),
             id,
             begins_session,
-        };
+        }
+    }
+
+    fn begin(&self, id: u64, exchange: impl Future<Output = ()> + Send + 'static) {
         let inner = Arc::clone(&self.inner);
         let mut exchanges = self.inner.exchanges();
         while exchanges.tasks.try_join_next().is_some() {}
@@ -171,7 +186,7 @@ impl Outlet {
             return;
         }
         let task = exchanges.tasks.spawn(async move {
-            exchange.run(sent).await;
+            exchange.await;
             inner.exchanges().by_request.remove(&id);
         });
         exchanges.by_request.insert(id, task);

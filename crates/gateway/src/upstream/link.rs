@@ -46,6 +46,14 @@ pub enum Heard {
         /// The start of the body.
         body: Vec<u8>,
     },
+    /// Over HTTP: the stream of this request begins with an event of this id, and can be gone on with behind it,
+    /// on another connection, too.
+    Placed {
+        /// The request.
+        request: u64,
+        /// The id.
+        after: String,
+    },
     /// Over HTTP: nothing more comes for this request, and its reply did not.
     Over {
         /// The request.
@@ -67,6 +75,7 @@ impl fmt::Debug for Heard {
                 status,
                 body,
             } => write!(f, "Refused({request}, {status}, {} bytes)", body.len()),
+            Heard::Placed { request, .. } => write!(f, "Placed({request})"),
             Heard::Over { request, over } => write!(f, "Over({request}, {over:?})"),
             Heard::Lost(lost) => write!(f, "Lost({:?})", lost.why),
         }
@@ -249,6 +258,15 @@ impl Outlet {
         match self {
             Outlet::Stdio(outlet) => Some(outlet.pid()),
             Outlet::Http(_) => None,
+        }
+    }
+
+    /// Over HTTP: goes on with the stream of a request that was sent before, behind the event of this id.
+    pub(super) fn go_on(&self, request: u64, after: String) {
+        match self {
+            // A program's pipe ends with it.
+            Outlet::Stdio(_) => {}
+            Outlet::Http(outlet) => outlet.go_on(request, after),
         }
     }
 

@@ -130,6 +130,7 @@ impl Offering {
                     result_max: self.result_max,
                     question_max: self.question_max,
                     on_nobody: settings.on_nobody(),
+                    is_rerun: settings.is_rerun(),
                 };
                 Some(entry(definition, &listed, settings, &self.tasks, Arc::new(work)))
             })
@@ -263,9 +264,18 @@ impl<'a> Settings<'a> {
         }
     }
 
+    fn on_crash(&self) -> config::OnCrash {
+        self.said(|tool| tool.on_crash).unwrap_or(self.server.on_crash)
+    }
+
+    /// Whether a call may be made again when it was lost.
+    pub fn is_rerun(&self) -> bool {
+        matches!(self.on_crash(), config::OnCrash::Rerun { .. })
+    }
+
     fn rules(&self, tasks: &Tasks) -> Rules {
         Rules {
-            on_crash: match self.said(|tool| tool.on_crash).unwrap_or(self.server.on_crash) {
+            on_crash: match self.on_crash() {
                 config::OnCrash::Fail => OnCrash::Fail,
                 config::OnCrash::Rerun { starts_max, backoff } => OnCrash::Rerun { starts_max, backoff },
             },

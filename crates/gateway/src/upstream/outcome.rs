@@ -17,9 +17,11 @@ use longhaul_mcp::{
 use tokio::sync::watch;
 
 use super::{
+    connection::Kept,
     link::{Lost, Over},
     question::Question,
     reason::{Asked, Reason},
+    streamed::Streamed,
 };
 
 /// One request.
@@ -66,6 +68,8 @@ pub enum Event {
     },
     /// It asks something before it goes on.
     Ask(Question),
+    /// The stream of a call can be gone on with, by another process of ours, too.
+    Placed(Streamed, Kept),
     /// How far the task is that it made of the call: the task, as the server wrote it.
     Task(Obj),
     /// The request has not begun: it waits for one of so many processes or sessions, all of which are in use. `None` when

@@ -54,7 +54,7 @@ pub struct Question {
     withdrawn: oneshot::Receiver<()>,
     /// The task of the server that it belongs to.
     task: Option<String>,
-    /// Dropped while this is not so, it is not answered: it goes on in the server's task, for whoever follows that next.
+    /// Dropped while this is not so, it is not answered: it goes on at the server, for whoever goes on with what asked it.
     is_over: Option<Arc<AtomicBool>>,
     /// The same question, sent again on another stream: all are answered alike.
     repeats: Arc<Repeats>,
@@ -182,11 +182,19 @@ impl Question {
         }
     }
 
-    /// A question of a task of the server: it is answered with the word for that nobody chose only once this is so.
+    /// It belongs to a task of the server.
+    pub(super) fn is_of_task(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// What asks goes on without this process: it is answered with the word for that nobody chose only once this is so.
     pub(super) fn open_until(&mut self, is_over: &Arc<AtomicBool>) {
-        if self.task.is_some() {
-            self.is_over = Some(Arc::clone(is_over));
-        }
+        self.is_over = Some(Arc::clone(is_over));
+    }
+
+    /// What asked it has ended.
+    pub(super) fn end(&mut self) {
+        self.is_over = None;
     }
 
     /// Resolves when the server does not wait any more: it took the request back, or is gone. Cancel-safe.

@@ -3,7 +3,10 @@
 //! `offer` puts it into the catalog. The call is sent once: whether a call whose reply was lost is made again is the
 //! task's rule (`on_crash`), and never decided here. Where the server makes a task of the call, `followed` goes on with it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use longhaul_core::{Body, Span};
 use longhaul_engine::tool::{Call, Context, Finish, Running, Tool};
@@ -28,6 +31,7 @@ use super::{
     pool::LinksDone,
     reason::{Asked, Reason},
     server::{Caller, Line, Server},
+    streamed::{self, Whose},
     talk::{Said, Talk},
 };
 use crate::{
@@ -75,6 +79,8 @@ pub struct Relayed {
     pub question_max: u64,
     /// What a question that nobody can answer turns into.
     pub on_nobody: OnNobody,
+    /// It may be called again when it was lost (`on_crash`), and so no call of it is gone on with.
+    pub is_rerun: bool,
     /// The largest result that is kept, in bytes (`limits.result_max`).
     pub result_max: u64,
 }
@@ -99,7 +105,7 @@ impl Relayed {
         let stored = view::Context::decode(&call.context);
         let declared = Answers::from(stored.answers);
         let caller = Caller::of(&call.owner, stored.session.clone(), declared);
-        let asker = Asker {
+        let mut asker = Asker {
             whom: Whom::Task(context.clone()),
             answers: self.server.may_be_asked(caller.answers()),
             roots: self.server.roots().cloned(),
@@ -109,21 +115,34 @@ impl Relayed {
                 false => Reach::Public,
             },
             bytes_max: self.question_max,
+            earlier: Arc::default(),
         };
         let asked = Asked {
             server: self.server.name(),
             runs_longhaul: caller.is_local,
             declared: self.server.declared(declared),
         };
-        let talk = Talk::begin(asker, context, call.name.clone(), self.timeout);
-        if let Some(handle) = &call.upstream {
-            return match Handle::decode(handle) {
-                Some(handle) => Following::of(self, &caller, asked, handle, talk).run(None).await,
-                None => Finish::Failed(longhaul_core::Reason::UpstreamLost),
-            };
+        let stream = call.upstream.as_ref().and_then(streamed::Handle::decode);
+        if stream.is_some() {
+            asker.earlier = Arc::new(Mutex::new(call.settled.clone()));
         }
-        let params = self.params(call, &stored);
-        self.call(params, stored.level, &caller, asked, talk).await
+        let talk = Talk::begin(asker, context, call.name.clone(), self.timeout);
+        match (stream, call.upstream.as_ref().map(Handle::decode)) {
+            (Some(stream), _) => self.go_on(&stream, &caller, asked, talk).await,
+            (None, Some(Some(handle))) => Following::of(self, &caller, asked, handle, talk).run(None).await,
+            (None, Some(None)) => Finish::Failed(longhaul_core::Reason::UpstreamLost),
+            (None, None) => {
+                let talk = match self.is_rerun {
+                    true => talk,
+                    false => talk.of(Whose {
+                        server: self.server.name().to_owned(),
+                        tool: self.name.clone(),
+                    }),
+                };
+                let params = self.params(call, &stored);
+                self.call(params, stored.level, &caller, asked, talk).await
+            }
+        }
     }
 
     /// Calls, and calls again with the answers that the server asks for.
@@ -284,6 +303,16 @@ impl Relayed {
             }
         };
         let begun = self.server.begin(caller, request, Some(talk.events()), stop);
+        self.hear_out(talk, &given_up, begun).await
+    }
+
+    /// Takes care of what is said until the request has ended, which is told to `given_up` when it is to end before.
+    pub(super) async fn hear_out(
+        &self,
+        talk: &mut Talk,
+        given_up: &Notify,
+        begun: impl Future<Output = (Outcome, Option<Line>)>,
+    ) -> Result<(Outcome, Option<Line>), NobodyAnswers> {
         tokio::pin!(begun);
         let (mut is_late, mut is_nobody) = (false, false);
         loop {
@@ -322,7 +351,7 @@ impl Relayed {
     }
 
     /// The server made a task of the call: it is followed as soon as it can be found again.
-    async fn follow(
+    pub(super) async fn follow(
         &self,
         task: String,
         result: &Raw,

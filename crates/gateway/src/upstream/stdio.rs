@@ -271,7 +271,11 @@ impl Inlet {
         loop {
             match self.next().await {
                 Heard::Lost(lost) => return lost,
-                Heard::Frame { .. } | Heard::TooLong { .. } | Heard::Refused { .. } | Heard::Over { .. } => {}
+                Heard::Frame { .. }
+                | Heard::TooLong { .. }
+                | Heard::Refused { .. }
+                | Heard::Placed { .. }
+                | Heard::Over { .. } => {}
             }
         }
     }

@@ -5,6 +5,7 @@
 //! that is said between the two is missed.
 
 use std::{
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +17,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt as _},
 };
-use longhaul_core::Span;
+use longhaul_core::{Body, Span};
 use longhaul_engine::tool::{Context, Ended};
 use longhaul_mcp::{frame::Obj, reply::InputRequest};
 use tokio::{
@@ -26,11 +27,16 @@ use tokio::{
 
 use super::{
     asked::{Asker, NobodyAnswers, ToCome},
+    connection::Kept,
     link::at,
     outcome::{EVENTS_MAX, Event, Outcome},
     question::{Question, Remembered},
+    streamed::Whose,
 };
 use crate::outbound::{Log, Note};
+
+/// A call that takes longer is kept, where it can be gone on with after a restart; a shorter one is over by then.
+const KEPT_AFTER: Duration = Duration::from_secs(1);
 
 /// What is said of one call.
 pub(super) struct Talk {
@@ -54,6 +60,22 @@ pub(super) struct Talk {
     shown: Note,
     /// What the server said last of its own task.
     status: Option<String>,
+    /// Whose call it is; `None` of one that is never gone on with.
+    whose: Option<Whose>,
+    /// It can be gone on with, and is not kept yet.
+    unkept: Option<Unkept>,
+    /// It is being kept.
+    keeping: Option<BoxFuture<'static, ()>>,
+    /// It was kept, or is gone on with.
+    goes_on: bool,
+}
+
+/// A call that can be gone on with.
+struct Unkept {
+    handle: Body,
+    kept: Kept,
+    /// When it is to be kept, unless it asks before.
+    due: Instant,
 }
 
 /// What whoever waits for the call has to know.
@@ -84,7 +106,24 @@ impl Talk {
             streams: 0,
             shown: Note::default(),
             status: None,
+            whose: None,
+            unkept: None,
+            keeping: None,
+            goes_on: false,
         }
+    }
+
+    /// It is gone on with after a restart, where its server lets it.
+    pub(super) fn of(self, whose: Whose) -> Talk {
+        Talk {
+            whose: Some(whose),
+            ..self
+        }
+    }
+
+    /// What asks goes on without this process: what is open when that ends is not answered for it.
+    pub(super) fn goes_on(&mut self) {
+        self.goes_on = true;
     }
 
     pub(super) fn context(&self) -> Context {
@@ -128,6 +167,8 @@ impl Talk {
                     self.clock.wait(!self.open.is_empty());
                     self.is_nobody |= replied.is_err();
                 }
+                () = at(self.unkept.as_ref().map(|unkept| unkept.due)) => self.keeping = self.keep(),
+                () = until_kept(&mut self.keeping) => self.keeping = None,
                 () = self.clock.over() => {
                     self.clock.ends = None;
                     return Said::Over;
@@ -159,6 +200,13 @@ impl Talk {
                 self.context.tell(log.encode());
             }
             Event::Ask(question) => self.ask(question),
+            Event::Placed(stream, kept) => {
+                self.unkept = self.whose.as_ref().map(|whose| Unkept {
+                    handle: whose.handle(stream).encode(),
+                    kept,
+                    due: Instant::now() + KEPT_AFTER,
+                });
+            }
             Event::Task(task) => return Some(Said::Task(task)),
         }
         None
@@ -169,7 +217,10 @@ impl Talk {
             // Dropped, it is answered with the word for that nobody chose.
             return;
         }
-        question.open_until(&self.is_over);
+        let keeping = self.keep();
+        if self.goes_on || question.is_of_task() {
+            question.open_until(&self.is_over);
+        }
         self.remembered.retain(Remembered::is_open);
         for remembered in &self.remembered {
             question = match remembered.take(question, self.streams) {
@@ -178,8 +229,26 @@ impl Talk {
             };
         }
         self.remembered.push(question.remembered(self.streams));
-        self.open.push(Box::pin(self.asker.clone().reply(question)));
+        let asker = self.asker.clone();
+        self.open.push(Box::pin(async move {
+            if let Some(keeping) = keeping {
+                keeping.await;
+            }
+            asker.reply(question).await
+        }));
         self.clock.wait(true);
+    }
+
+    /// Writes down how the call can be gone on with, if that is to be done. It is not told to stop with this process then.
+    fn keep(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let Unkept { handle, kept, .. } = self.unkept.take()?;
+        let context = self.context();
+        self.goes_on();
+        kept.keep();
+        Some(Box::pin(async move {
+            // One that has ended meanwhile is stopped by whoever waits for it.
+            let _ended = context.attach(handle).await;
+        }))
     }
 
     /// The server has a new stream to ask on, and may ask there again what it asked on the last one.
@@ -211,6 +280,8 @@ impl Talk {
             match event {
                 // Dropped, it is refused.
                 Event::Ask(question) => drop(question),
+                // It is over.
+                Event::Placed(..) => {}
                 event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_)) => {
                     // Of what is no question nobody outside has to know.
                     drop(self.take(event));
@@ -220,6 +291,7 @@ impl Talk {
         self.is_over.store(true, Ordering::SeqCst);
         self.open = FuturesUnordered::new();
         self.is_over.store(false, Ordering::SeqCst);
+        (self.unkept, self.keeping) = (None, None);
         self.clock.wait(false);
     }
 
@@ -228,6 +300,14 @@ impl Talk {
         self.is_over.store(true, Ordering::SeqCst);
         // One that cannot be told by then does not read.
         let _late = timeout(within, async { while self.open.next().await.is_some() {} }).await;
+    }
+}
+
+/// Waits until a call is kept, where it is being kept. Cancel-safe.
+async fn until_kept(keeping: &mut Option<BoxFuture<'static, ()>>) {
+    match keeping {
+        Some(keeping) => keeping.await,
+        None => pending().await,
     }
 }
 

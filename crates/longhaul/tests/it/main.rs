@@ -9,7 +9,7 @@ mod browser;
 mod cli;
 mod connections;
 mod disk;
-
+mod gone_on_with;
 mod page;
 mod postgres;
 mod questions;

@@ -24,6 +24,7 @@ use super::{
         dial::number,
         link::{Heard, Inlet, Lost, Noise, Over, Via, Why, reply_to},
         outcome::{Event, Failed, Unsent},
+        streamed::Streamed,
     },
     Inner, LIMITS,
     pace::{Pace, Step},
@@ -116,6 +117,17 @@ impl Inner {
                     | Err(_) => Told::Failed(Failed::Status(status)),
                 };
                 Use::reply(self.waiting.settle(request, told), 0)
+            }
+            Heard::Placed { request, after } => {
+                if let (Era::Session(version), Some(session)) = (self.spoken.era, self.outlet.session_id()) {
+                    self.waiting.placed(Streamed {
+                        session,
+                        version,
+                        request,
+                        after,
+                    });
+                }
+                Use::Told
             }
             Heard::Over { request, over } => {
                 let told = match over {

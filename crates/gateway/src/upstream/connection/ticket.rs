@@ -2,13 +2,23 @@
 //!
 //! Taken by a connection for each request that it sends. Whoever has it has a place among those that wait.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use longhaul_mcp::client::result::Came;
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
-    super::outcome::{Failed, Outcome, Unsent},
+    super::{
+        link::Outlet,
+        outcome::{Failed, Outcome, Unsent},
+    },
     CANCEL_WAIT, Inner,
     waiting::{Hears, Told},
 };
@@ -23,16 +33,74 @@ pub(super) struct Ticket {
     told: oneshot::Receiver<Told>,
     /// It was sent, and the server was not told that nobody waits.
     pub(super) is_sent: bool,
+    kept: Kept,
+}
+
+/// Says of one request that it goes on when whoever waits for it is gone: the server is not told to stop then, and its
+/// session is not ended.
+#[derive(Clone)]
+pub struct Kept {
+    is_kept: Arc<AtomicBool>,
+    outlet: Outlet,
+}
+
+impl Kept {
+    fn of(inner: &Inner) -> Kept {
+        Kept {
+            is_kept: Arc::default(),
+            outlet: inner.outlet.clone(),
+        }
+    }
+
+    /// From here on it is so.
+    pub(in crate::upstream) fn keep(&self) {
+        if !self.is_kept.swap(true, Ordering::SeqCst) {
+            self.outlet.keep();
+        }
+    }
+
+    fn let_go(&self) {
+        if self.is_kept.swap(false, Ordering::SeqCst) {
+            self.outlet.let_go();
+        }
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kept({})", self.is_kept())
+    }
 }
 
 impl Ticket {
-    pub(super) fn of(inner: &Arc<Inner>, hears: Hears) -> Result<Ticket, Unsent> {
+    pub(super) fn of(inner: &Arc<Inner>, mut hears: Hears) -> Result<Ticket, Unsent> {
+        let kept = Kept::of(inner);
+        hears.kept = Some(kept.clone());
         let (id, told) = inner.waiting.enter(hears)?;
         Ok(Ticket {
             inner: Arc::clone(inner),
             id,
             told,
             is_sent: false,
+            kept,
+        })
+    }
+
+    /// Of a request that was sent before, under its id; it is kept.
+    pub(super) fn again(inner: &Arc<Inner>, id: u64, hears: Hears) -> Result<Ticket, Unsent> {
+        let told = inner.waiting.enter_again(id, hears)?;
+        let kept = Kept::of(inner);
+        kept.keep();
+        Ok(Ticket {
+            inner: Arc::clone(inner),
+            id,
+            told,
+            is_sent: true,
+            kept,
         })
     }
 
@@ -47,6 +115,7 @@ impl Ticket {
     /// Tells the server, and waits a little for the reply that says that the work is over; or that it is a task by now,
     /// which is stopped as such. A server that was asked for a task says so soon, and is not told before that.
     pub(super) async fn stop(mut self, reason: &'static str, is_for_task: bool) -> Outcome {
+        self.kept.let_go();
         let inner = Arc::clone(&self.inner);
         if is_for_task && let Ok(told) = timeout(CREATED_WITHIN, self.told()).await {
             return inner.stopped(told);
@@ -67,6 +136,7 @@ impl Ticket {
     }
 
     pub(super) async fn cancel(mut self, reason: &'static str) {
+        self.kept.let_go();
         if self.inner.can_tell() {
             self.is_sent = false;
             self.inner.tell_cancelled(self.id, reason).await;
@@ -102,6 +172,11 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let waited = self.inner.waiting.leave(self.id);
         if !waited {
+            self.kept.let_go();
+            return;
+        }
+        if self.kept.is_kept() {
+            self.inner.outlet.abandon(self.id);
             return;
         }
         let (inner, id) = (Arc::clone(&self.inner), self.id);

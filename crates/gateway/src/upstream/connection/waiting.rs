@@ -17,8 +17,9 @@ use super::{
     super::{
         link::Lost,
         outcome::{Event, Failed, Unsent},
+        streamed::Streamed,
     },
-    PENDING_MAX,
+    Kept, PENDING_MAX,
 };
 
 /// The requests of one connection that wait for their replies.
@@ -49,6 +50,8 @@ pub(super) struct Hears {
     pub(super) acknowledged: Option<oneshot::Sender<Obj>>,
     /// The server may ask in the middle of it: what names no request belongs to one of those.
     pub(super) may_ask: bool,
+    /// Says that the request goes on without whoever waits for it; `None` of one that never does.
+    pub(super) kept: Option<Kept>,
 }
 
 /// Who follows a task of the server.
@@ -104,6 +107,21 @@ impl Waiting {
         let (told, waits) = oneshot::channel();
         table.by_id.insert(id, Waiter { told, hears });
         Ok((id, waits))
+    }
+
+    /// As [`Waiting::enter`], for a request that was sent before, under its id.
+    pub(super) fn enter_again(&self, id: u64, hears: Hears) -> Result<oneshot::Receiver<Told>, Unsent> {
+        let mut table = self.table();
+        if table.lost.is_some() {
+            drop(table);
+            return Err(self.gone());
+        }
+        if table.by_id.len() >= PENDING_MAX || table.by_id.contains_key(&id) {
+            return Err(Unsent::TooMany);
+        }
+        let (told, waits) = oneshot::channel();
+        table.by_id.insert(id, Waiter { told, hears });
+        Ok(waits)
     }
 
     /// Whether it still waited.
@@ -220,6 +238,21 @@ impl Waiting {
         let table = self.table();
         let waiter = id.and_then(|id| table.by_id.get(&id));
         waiter.is_some_and(|waiter| waiter.hears.events.is_some())
+    }
+
+    /// The stream of a request can be gone on with: whoever made it hears of it.
+    pub(super) fn placed(&self, at: Streamed) {
+        let table = self.table();
+        let waiter = table.by_id.get(&at.request).filter(|waiter| waiter.may_ask());
+        if let Some(Hears {
+            events: Some(events),
+            kept: Some(kept),
+            ..
+        }) = waiter.map(|waiter| &waiter.hears)
+        {
+            // Whoever does not keep up cannot go on with it.
+            let _full = events.try_send(Event::Placed(at, kept.clone()));
+        }
     }
 
     /// Whether somebody listens to it.

@@ -33,6 +33,8 @@ struct Reached {
     retry: Option<Duration>,
     /// How often it was resumed since the last event.
     resumed: u32,
+    /// Something was read of it.
+    is_begun: bool,
 }
 
 impl Reached {
@@ -46,6 +48,12 @@ impl Reached {
         if !event.data.is_empty() {
             self.resumed = 0;
         }
+    }
+
+    /// The id with which the stream begins, when this is the event that only says that.
+    fn first(&mut self, event: &Event) -> Option<String> {
+        let is_first = !std::mem::replace(&mut self.is_begun, true);
+        self.id.clone().filter(|_| is_first && event.data.is_empty())
     }
 
     fn pause(&mut self) -> Duration {
@@ -115,7 +123,23 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) async fn run(self, sent: Sent) {
-        if let Err(over) = self.reply(sent).await {
+        let heard = self.reply(sent).await;
+        self.end(heard).await;
+    }
+
+    /// Of a request that was sent before: the rest of its stream.
+    pub(super) async fn go_on(self, after: String) {
+        let place = Reached {
+            id: Some(after),
+            is_begun: true,
+            ..Reached::default()
+        };
+        let heard = self.follow(None, place).await;
+        self.end(heard).await;
+    }
+
+    async fn end(self, heard: Result<(), Over>) {
+        if let Err(over) = heard {
             let ended = over == Over::SessionEnded;
             let request = self.id;
             self.wire.hear(Heard::Over { request, over }).await;
@@ -141,7 +165,7 @@ impl Exchange {
             self.wire.begin_session(&response);
         }
         if is_stream(&response) {
-            return self.follow(response).await;
+            return self.follow(Some(response), Reached::default()).await;
         }
         if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
             return Err(Over::NoReply);
@@ -172,10 +196,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// Reads the stream until the reply was on it, and resumes it where it can be.
-    async fn follow(&self, first: Response) -> Result<(), Over> {
-        let mut place = Reached::default();
-        let mut response = Some(first);
+    /// Reads the stream until the reply was on it, and resumes it where it can be; without a response at once.
+    async fn follow(&self, first: Option<Response>, mut place: Reached) -> Result<(), Over> {
+        let mut is_at_once = first.is_none();
+        let mut response = first;
         loop {
             if let Some(response) = response.take()
                 && self.read(response, &mut place).await?
@@ -186,7 +210,10 @@ impl Exchange {
             let Some(id) = place.id.clone().filter(|_| can_resume) else {
                 return Err(Over::Cut);
             };
-            sleep(place.pause()).await;
+            let pause = place.pause();
+            if !std::mem::take(&mut is_at_once) {
+                sleep(pause).await;
+            }
             match self.wire.stream(Some(&id)).send().await {
                 Ok(resumed) if is_stream(&resumed) => response = Some(resumed),
                 Ok(refused) if refused.status() == StatusCode::NOT_FOUND && self.wire.has_session() => {
@@ -203,6 +230,12 @@ impl Exchange {
         let mut events = Events::new(response, &self.wire);
         while let Some(event) = events.next().await? {
             place.take(&event);
+            if let Some(after) = place.first(&event)
+                && self.wire.has_session()
+            {
+                let request = self.id;
+                self.wire.hear(Heard::Placed { request, after }).await;
+            }
             let Some(bytes) = frame(event) else {
                 continue;
             };

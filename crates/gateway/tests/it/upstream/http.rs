@@ -114,6 +114,16 @@ impl Link {
         serde_json::from_slice(&bytes).expect("JSON")
     }
 
+    /// The id with which the stream of a request begins.
+    async fn placed(&mut self, id: u64) -> String {
+        let heard = self.next().await;
+        let Heard::Placed { request, after } = heard else {
+            panic!("{heard:?}");
+        };
+        assert_eq!(request, id);
+        after
+    }
+
     async fn over(&mut self, id: u64) -> Over {
         let heard = self.next().await;
         let Heard::Over { request, over } = heard else {
@@ -247,6 +257,7 @@ async fn a_refusal_is_told_with_its_status_and_body_and_no_redirect_is_followed(
 async fn a_stream_that_breaks_is_resumed_and_the_call_is_sent_once() {
     let mut link = Link::open(&[]).await;
     link.call(2, "cut", json!({"id": "e-1"}));
+    assert_eq!(link.placed(2).await, "e-1");
     assert_eq!(said(&link.reply(2).await), "resumed");
     let seen = link.site.seen().await;
     assert_eq!(
@@ -259,6 +270,7 @@ async fn a_stream_that_breaks_is_resumed_and_the_call_is_sent_once() {
 async fn a_stream_that_cannot_be_resumed_ends_its_call() {
     let mut link = Link::open(&[]).await;
     link.call(2, "cut", json!({"id": "e-1", "lost": true}));
+    assert_eq!(link.placed(2).await, "e-1");
     assert_eq!(link.over(2).await, Over::Cut);
     let seen = link.site.seen().await;
     assert_eq!(

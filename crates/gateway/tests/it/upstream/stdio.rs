@@ -104,7 +104,10 @@ async fn a_server_that_never_stops_its_noise_is_ended() {
             match link.next().await {
                 Heard::Lost(lost) => break lost,
                 Heard::TooLong { reply_to } => assert_eq!(reply_to, None),
-                other @ (Heard::Frame { .. } | Heard::Refused { .. } | Heard::Over { .. }) => {
+                other @ (Heard::Frame { .. }
+                | Heard::Refused { .. }
+                | Heard::Placed { .. }
+                | Heard::Over { .. }) => {
                     panic!("{other:?}")
                 }
             }
