@@ -79,17 +79,17 @@ pub struct Call {
     /// The handle by which the work is followed: it lives already and must not be begun again. When
     /// [`Context::stop`] has resolved before the first poll, only the stop is owed.
     pub upstream: Option<Body>,
-    /// The questions of earlier legs that were settled, oldest first.
-    pub settled: Vec<Earlier>,
+    /// The questions of earlier legs, oldest first.
+    pub asked: Vec<Earlier>,
 }
 
 /// A question that an earlier leg asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
-    /// The digest of what was asked ([`Ask::bind`]).
-    pub bind: [u8; 32],
-    /// How it was settled.
-    pub settled: Settled,
+    /// What was asked.
+    pub ask: Ask,
+    /// How it was settled; `None` when it was taken back, because its leg was over.
+    pub settled: Option<Settled>,
 }
 
 /// How an attempt ended.

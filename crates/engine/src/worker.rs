@@ -5,7 +5,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use longhaul_core::{Event, Reason, Refused, Run};
+use longhaul_core::{Event, Reason, Refused, Run, event::Ask};
 use longhaul_store::{Query, Row, Scope, Snapshot};
 use tokio::{
     task::{AbortHandle, JoinHandle, JoinSet},
@@ -510,18 +510,16 @@ enum Next {
 fn call(row: Row) -> Call {
     // An approval is asked at birth, before any leg.
     let approvals = usize::from(row.task.approved_until.is_some());
-    let settled = row
-        .task
-        .questions
-        .iter()
-        .skip(approvals)
-        .filter_map(|question| {
-            Some(Earlier {
-                bind: question.bind,
-                settled: settlement(question)?,
-            })
-        })
-        .collect();
+    let questions = row.task.questions.iter().skip(approvals);
+    let asked = questions.map(|question| Earlier {
+        ask: Ask {
+            reader: question.reader,
+            body: question.ask.clone(),
+            bind: question.bind,
+        },
+        settled: settlement(question),
+    });
+    let asked = asked.collect();
     Call {
         task: row.id,
         name: row.name,
@@ -532,7 +530,7 @@ fn call(row: Row) -> Call {
         context: row.context,
         checkpoint: row.task.checkpoint,
         upstream: row.task.upstream,
-        settled,
+        asked,
     }
 }
 

@@ -248,7 +248,13 @@ pub fn question(question: &Question, reach: Reach, bytes_max: u64) -> Result<Ask
     }
     let bind = canon::digest(&request).map_err(|error| Unasked::Form(error.to_string()))?;
     let label = question.label.as_deref().map(|label| clean(label, 64));
-    let body = Stored { label, kind, request }.encode();
+    let stored = Stored {
+        label,
+        kind,
+        request,
+        server_id: None,
+    };
+    let body = stored.encode();
     Ok(Ask {
         reader: Reader::Client,
         body,

@@ -10,9 +10,10 @@ use longhaul_core::{
 };
 use longhaul_mcp::{
     clean,
+    client::incoming::AskKind,
     form::{self, Form},
     frame::{Obj, Raw},
-    request::Answers,
+    request::{Answers, RequestId},
     url_rule::{Link, Reach},
 };
 use longhaul_store::Row;
@@ -34,6 +35,9 @@ pub struct Stored {
     pub kind: Kind,
     /// `{"method": …, "params": …}`, as a client is shown it.
     pub request: Raw,
+    /// The id of a session's server's own request, under which it takes the answer. Never shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_id: Option<RequestId>,
 }
 
 /// What is asked for.
@@ -58,6 +62,15 @@ impl Kind {
             Kind::Url => answers.url,
             Kind::Sampling => answers.sampling,
             Kind::Roots => answers.roots,
+        }
+    }
+
+    /// The kind of request of a session's server that it came as.
+    pub fn of_request(self) -> AskKind {
+        match self {
+            Kind::Form | Kind::Url => AskKind::Elicitation,
+            Kind::Sampling => AskKind::Sampling,
+            Kind::Roots => AskKind::Roots,
         }
     }
 

@@ -427,6 +427,7 @@ impl Dispatch {
             bytes_max: member.question_max,
             fails_when_nobody: false,
             earlier: Arc::default(),
+            again: Arc::default(),
         };
         let asked = Asked {
             server: server.name(),

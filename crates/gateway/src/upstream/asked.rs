@@ -6,7 +6,7 @@
 
 use std::{
     future::{Future, pending},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use futures_util::future::try_join_all;
@@ -17,13 +17,13 @@ use longhaul_mcp::{
     client::incoming::Mode,
     frame::{Obj, Raw},
     reply::InputRequest,
-    request::Answers,
+    request::{Answers, RequestId},
     url_rule::Reach,
 };
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::pool::LinksDone;
+use super::{pool::LinksDone, question::Repeats};
 use crate::{
     outbound::{self, Question, Unasked},
     question::{Kind, Stored},
@@ -122,9 +122,15 @@ pub(crate) struct Asker {
     pub bytes_max: u64,
     /// A question that nobody can answer ends the call (`on_nobody`).
     pub fails_when_nobody: bool,
-    /// What was answered before a call was gone on with: it is not asked again.
-    pub earlier: Arc<Mutex<Vec<Earlier>>>,
+    /// What was asked before a call was gone on with whose server asks all of it again: what was answered is not asked
+    /// again.
+    pub earlier: Arc<Vec<Earlier>>,
+    /// What is asked again since a restart, and open: its server may send it, too.
+    pub again: Arc<Mutex<Vec<Again>>>,
 }
+
+/// The digest of a question, and where it is put when its server sends it, too.
+type Again = ([u8; 32], Weak<Repeats>);
 
 /// Why a server gets no answer.
 #[derive(Debug)]
@@ -197,7 +203,7 @@ impl Asker {
     /// # Errors
     /// [`Unanswered`]; nothing is to be sent then.
     pub(crate) async fn ask(&self, requests: &[InputRequest]) -> Result<Obj, Unanswered> {
-        let answers = self.ask_until(requests, pending()).await?;
+        let answers = self.ask_until(requests, None, pending()).await?;
         Ok(answers.unwrap_or_default())
     }
 
@@ -211,7 +217,7 @@ impl Asker {
         links: &[InputRequest],
         done: &mut LinksDone,
     ) -> Result<Opened, Unanswered> {
-        let Some(answers) = self.ask_until(links, done.any_of(links)).await? else {
+        let Some(answers) = self.ask_until(links, None, done.any_of(links)).await? else {
             return Ok(Opened::All);
         };
         let is_accepted = |answer: &Raw| {
@@ -225,9 +231,11 @@ impl Asker {
     }
 
     /// As [`Asker::ask`], until `gone` resolves: what is still open then is taken back.
+    /// `server_id` is that of a session's server's own request.
     pub(super) async fn ask_until(
         &self,
         requests: &[InputRequest],
+        server_id: Option<&RequestId>,
         gone: impl Future<Output = ()> + Send,
     ) -> Result<Option<Obj>, Unanswered> {
         let mut answers = Obj::default();
@@ -235,11 +243,11 @@ impl Asker {
         for request in requests {
             match self.known(request)? {
                 Ok(answer) => answers.set(&request.key, &answer),
-                Err((kind, ask)) => match self.earlier(&ask) {
+                Err((kind, ask)) => match server_id.and_then(|id| self.earlier(&ask, id)) {
                     Some(settled) => answers.set(&request.key, &answer(kind, &settled)?),
                     None => {
                         asked.push((&request.key, kind));
-                        asks.push(ask);
+                        asks.push(under(ask, server_id));
                     }
                 },
             }
@@ -326,14 +334,57 @@ impl Asker {
             key: String::new(),
             ask: ask.to_raw(),
         };
-        let answers = self.ask_until(&[request], asked.withdrawn()).await;
-        match answers {
-            Ok(answers) => {
-                // One that was taken back is not answered.
-                if let Some(answer) = answers.and_then(|answers| answers.obj("")) {
-                    asked.answer(&answer);
-                }
+        if let Ok(Err((_, ask))) = self.known(&request)
+            && let Some(first) = self.open_again(&ask)
+        {
+            asked = match asked.put_beside(&first) {
+                Some(question) => question,
+                None => return Ok(()),
+            };
+        }
+        let id = asked.id().clone();
+        let answers = self.ask_until(&[request], Some(&id), asked.withdrawn()).await;
+        let answered = answers.map(|answers| answers.and_then(|answers| answers.obj("")));
+        self.pass_on(asked, answered).await
+    }
+
+    /// Goes on with a question from before a restart of ours: what was answered is answered again, in case that did not
+    /// arrive, and all else is asked again.
+    ///
+    /// # Errors
+    /// Nobody can answer, and the request is to fail for it.
+    pub(super) async fn reply_again(
+        self,
+        mut asked: super::Question,
+        kind: Kind,
+        earlier: Earlier,
+    ) -> Result<(), NobodyAnswers> {
+        let settled = match earlier.settled {
+            Some(settled) => Ok(Some(settled)),
+            None => {
+                self.again().push((earlier.ask.bind, asked.place_of_repeats()));
+                let settled = self.whom.ask_until(vec![earlier.ask], asked.withdrawn()).await;
+                settled
+                    .map(|settled| settled.and_then(|mut settled| settled.pop()))
+                    .map_err(|_| Unanswered::Ended)
             }
+        };
+        let answered = settled.and_then(|settled| {
+            let answer = settled.map(|settled| answer(kind, &settled)).transpose()?;
+            Ok(answer.and_then(|answer| answer.read().ok()))
+        });
+        self.pass_on(asked, answered).await
+    }
+
+    async fn pass_on(
+        &self,
+        mut asked: super::Question,
+        answered: Result<Option<Obj>, Unanswered>,
+    ) -> Result<(), NobodyAnswers> {
+        match answered {
+            Ok(Some(answer)) => asked.answer(&answer),
+            // One that was taken back is not answered.
+            Ok(None) => {}
             Err(Unanswered::Nobody) if self.fails_when_nobody => return Err(NobodyAnswers),
             Err(why @ (Unanswered::Nobody | Unanswered::Cannot(_))) => {
                 asked.refuse(&RpcError::invalid_params(why.why()));
@@ -349,11 +400,25 @@ impl Asker {
         Ok(())
     }
 
-    /// How the same question was settled before, each once.
-    fn earlier(&self, ask: &Ask) -> Option<Settled> {
-        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = earlier.iter().position(|earlier| earlier.bind == ask.bind)?;
-        Some(earlier.remove(found).settled)
+    /// How the same request of the server was settled before.
+    fn earlier(&self, ask: &Ask, id: &RequestId) -> Option<Settled> {
+        let mut earlier = self.earlier.iter().filter(|earlier| earlier.ask.bind == ask.bind);
+        let same = earlier.find(|earlier| {
+            Stored::decode(&earlier.ask.body).is_some_and(|stored| stored.server_id.as_ref() == Some(id))
+        });
+        same?.settled.clone()
+    }
+
+    /// The same question, which was asked before a restart and is asked again.
+    fn open_again(&self, ask: &Ask) -> Option<Weak<Repeats>> {
+        let mut again = self.again();
+        again.retain(|(_, repeats)| repeats.strong_count() > 0);
+        let (_, first) = again.iter().find(|(bind, _)| *bind == ask.bind)?;
+        Some(Weak::clone(first))
+    }
+
+    fn again(&self) -> MutexGuard<'_, Vec<Again>> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn checked(&self, request: &InputRequest) -> Result<(Kind, Ask), (Option<Kind>, Unasked)> {
@@ -364,6 +429,18 @@ impl Asker {
         }
         let ask = outbound::question(&question, self.reach, self.bytes_max);
         ask.map(|ask| (kind, ask)).map_err(|why| (Some(kind), why))
+    }
+}
+
+/// The same, asked as this request of a session's server.
+fn under(ask: Ask, server_id: Option<&RequestId>) -> Ask {
+    let Some(mut stored) = server_id.and_then(|_| Stored::decode(&ask.body)) else {
+        return ask;
+    };
+    stored.server_id = server_id.cloned();
+    Ask {
+        body: stored.encode(),
+        ..ask
     }
 }
 

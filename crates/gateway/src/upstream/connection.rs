@@ -16,7 +16,11 @@ use std::{
 };
 
 use longhaul_mcp::{
-    client::{self, Carrier, Kind, Outgoing, Sent, Spoken, incoming::Notice, result},
+    client::{
+        self, Carrier, Era, Kind, Outgoing, Sent, Spoken,
+        incoming::{Ask, Notice},
+        result,
+    },
     frame::Obj,
     request::{Answers, LogLevel, RequestId},
     scan,
@@ -34,9 +38,10 @@ use super::{
     http::{Credentials, Remote},
     link::{Inlet, Lost, Outlet, Why},
     outcome::{Event, Outcome, Request, Unsent},
-    question::Questions,
+    question::{Question, Questions},
     times::over,
 };
+use crate::question::Stored;
 
 /// The most requests that wait for their replies on one connection.
 pub const PENDING_MAX: usize = 1_000;
@@ -236,6 +241,23 @@ impl Connection {
     /// The id of the call that the server made this task of, if that was on this connection.
     pub(super) fn call_of(&self, task: &str) -> Option<u64> {
         self.inner.waiting.call_of(task)
+    }
+
+    /// A question of a task of the server, which it asked on another connection of this session and waits for; `None` of
+    /// one that is no request of its own.
+    pub(super) fn asked_before(&self, stored: &Stored, task: &str) -> Option<Question> {
+        let Era::Session(version) = self.inner.spoken.era else {
+            return None;
+        };
+        let asked = stored.request.read::<Obj>().ok()?;
+        let ask = Ask {
+            id: stored.server_id.clone()?,
+            kind: stored.kind.of_request(),
+            method: asked.get("method")?,
+            params: asked.obj("params"),
+        };
+        let question = self.inner.questions.take(ask, version, &self.inner.outlet)?;
+        Some(question.of_task(task))
     }
 
     /// The id of a session behind a URL.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use longhaul_engine::tool::Finish;
+use longhaul_engine::tool::{Earlier, Finish};
 use longhaul_mcp::{
     client::{
         self, Kind,
@@ -39,6 +39,7 @@ use super::{
     server::{Caller, Line},
     talk::{Said, Talk},
 };
+use crate::question::Stored;
 
 /// How often a server is asked that gives no hint.
 const POLL_DEFAULT: Duration = Duration::from_secs(1);
@@ -59,6 +60,8 @@ pub(super) struct Following<'a> {
     caller: &'a Caller,
     asked: Asked<'a>,
     pub(super) handle: Handle,
+    /// What was asked before a restart of ours, until its session is gone on with.
+    pub(super) earlier: Vec<Earlier>,
     talk: Talk,
     /// What a stateless server is told with each request.
     capabilities: Obj,
@@ -89,15 +92,17 @@ impl<'a> Following<'a> {
         caller: &'a Caller,
         asked: Asked<'a>,
         handle: Handle,
-        talk: Talk,
+        mut talk: Talk,
     ) -> Following<'a> {
         let mut capabilities = client::capabilities(tool.server.may_be_asked(caller.declared));
         client::take_tasks(&mut capabilities);
+        talk.goes_on();
         Following {
             tool,
             caller,
             asked,
             handle,
+            earlier: Vec::new(),
             talk,
             capabilities,
             hint: POLL_DEFAULT,
@@ -276,6 +281,23 @@ impl<'a> Following<'a> {
         let token = self.handle.token.filter(|_| is_same_session);
         connection.follow(&self.handle.task, token, self.talk.events());
         is_known
+    }
+
+    /// Many servers send a question once, and wait for its answer in their session: what was open is asked again, and
+    /// what was answered is answered again, in case that did not arrive. A server that has its answer heeds no other.
+    pub(super) fn ask_again(&mut self, connection: &Connection) {
+        let earlier = std::mem::take(&mut self.earlier);
+        if self.handle.session().is_none() {
+            return;
+        }
+        for earlier in earlier {
+            let Some(stored) = Stored::decode(&earlier.ask.body) else {
+                continue;
+            };
+            if let Some(question) = connection.asked_before(&stored, &self.handle.task) {
+                self.talk.ask_again(question, stored.kind, earlier);
+            }
+        }
     }
 
     fn get(&self, connection: &Connection) -> Sent {

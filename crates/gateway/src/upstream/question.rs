@@ -61,7 +61,7 @@ pub struct Question {
 }
 
 /// The same question under other ids.
-type Repeats = Mutex<Vec<Question>>;
+pub(super) type Repeats = Mutex<Vec<Question>>;
 
 /// A question that may be sent again, for as long as it is open.
 pub(super) struct Remembered {
@@ -180,6 +180,33 @@ impl Question {
             },
             AskKind::Other => false,
         }
+    }
+
+    /// The id of the request.
+    pub(super) fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// The question as one of this task of the server, which its answer then names.
+    pub(super) fn of_task(mut self, task: &str) -> Question {
+        self.task = Some(task.to_owned());
+        self
+    }
+
+    /// It is sent again: it is answered as the first is. It is given back where that is open no more.
+    pub(super) fn put_beside(self, first: &Weak<Repeats>) -> Option<Question> {
+        match first.upgrade() {
+            Some(repeats) => {
+                repeats.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+                None
+            }
+            None => Some(self),
+        }
+    }
+
+    /// Where the same question is put when it is sent again.
+    pub(super) fn place_of_repeats(&self) -> Weak<Repeats> {
+        Arc::downgrade(&self.repeats)
     }
 
     /// It belongs to a task of the server.

@@ -3,10 +3,7 @@
 //! `offer` puts it into the catalog. The call is sent once: whether a call whose reply was lost is made again is the
 //! task's rule (`on_crash`), and never decided here. Where the server makes a task of the call, `followed` goes on with it.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use longhaul_core::{Body, Span};
 use longhaul_engine::tool::{Call, Context, Finish, Running, Tool};
@@ -116,6 +113,7 @@ impl Relayed {
             },
             bytes_max: self.question_max,
             earlier: Arc::default(),
+            again: Arc::default(),
         };
         let asked = Asked {
             server: self.server.name(),
@@ -124,12 +122,17 @@ impl Relayed {
         };
         let stream = call.upstream.as_ref().and_then(streamed::Handle::decode);
         if stream.is_some() {
-            asker.earlier = Arc::new(Mutex::new(call.settled.clone()));
+            // The server says all of it again.
+            asker.earlier = Arc::new(call.asked.clone());
         }
         let talk = Talk::begin(asker, context, call.name.clone(), self.timeout);
         match (stream, call.upstream.as_ref().map(Handle::decode)) {
             (Some(stream), _) => self.go_on(&stream, &caller, asked, talk).await,
-            (None, Some(Some(handle))) => Following::of(self, &caller, asked, handle, talk).run(None).await,
+            (None, Some(Some(handle))) => {
+                let mut following = Following::of(self, &caller, asked, handle, talk);
+                following.earlier.clone_from(&call.asked);
+                following.run(None).await
+            }
             (None, Some(None)) => Finish::Failed(longhaul_core::Reason::UpstreamLost),
             (None, None) => {
                 let talk = match self.is_rerun {

@@ -18,7 +18,7 @@ use futures_util::{
     stream::{FuturesUnordered, StreamExt as _},
 };
 use longhaul_core::{Body, Span};
-use longhaul_engine::tool::{Context, Ended};
+use longhaul_engine::tool::{Context, Earlier, Ended};
 use longhaul_mcp::{frame::Obj, reply::InputRequest};
 use tokio::{
     sync::mpsc,
@@ -33,7 +33,10 @@ use super::{
     question::{Question, Remembered},
     streamed::Whose,
 };
-use crate::outbound::{Log, Note};
+use crate::{
+    outbound::{Log, Note},
+    question::Kind,
+};
 
 /// A call that takes longer is kept, where it can be gone on with after a restart; a shorter one is over by then.
 const KEPT_AFTER: Duration = Duration::from_secs(1);
@@ -236,6 +239,14 @@ impl Talk {
             }
             asker.reply(question).await
         }));
+        self.clock.wait(true);
+    }
+
+    /// Goes on with a question from before a restart: it is asked again, or answered again.
+    pub(super) fn ask_again(&mut self, mut question: Question, kind: Kind, earlier: Earlier) {
+        question.open_until(&self.is_over);
+        self.open
+            .push(Box::pin(self.asker.clone().reply_again(question, kind, earlier)));
         self.clock.wait(true);
     }
 

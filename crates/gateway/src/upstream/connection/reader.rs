@@ -267,7 +267,11 @@ impl Inner {
                 (self.notices)(notice);
                 true
             }
-            Notice::Task { task, params } => self.waiting.event_of_task(&task, Event::Task(params)),
+            Notice::Task { task, params } => {
+                let asks = params.get::<String>("status").as_deref() == Some("input_required");
+                self.waiting.task_asks(&task, asks);
+                self.waiting.event_of_task(&task, Event::Task(params))
+            }
             Notice::Cancelled { request, .. } => {
                 self.questions.withdraw(&request);
                 true
@@ -310,7 +314,11 @@ impl Inner {
                 // One that no call takes is dropped, and so refused.
                 match task {
                     Some(task) => self.waiting.event_of_task(&task, Event::Ask(question)),
-                    None => self.waiting.event(self.call_of(via), Event::Ask(question)),
+                    None => match self.call_of(via) {
+                        Some(call) => self.waiting.event(Some(call), Event::Ask(question)),
+                        // Some servers do not say that it is their task which asks.
+                        None => self.waiting.event_of_only_task(Event::Ask(question)),
+                    },
                 };
             }
         }

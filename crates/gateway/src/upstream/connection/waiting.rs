@@ -59,6 +59,8 @@ struct Follower {
     /// The id of the call, which is the token of its progress, too.
     call: Option<u64>,
     events: mpsc::Sender<Event>,
+    /// The server said last of it that it asks.
+    asks: bool,
 }
 
 impl Waiter {
@@ -187,6 +189,26 @@ impl Waiting {
         true
     }
 
+    /// The server said of this task whether it asks.
+    pub(super) fn task_asks(&self, task: &str, asks: bool) {
+        if let Some(follower) = self.table().tasks.get_mut(task) {
+            follower.asks = asks;
+        }
+    }
+
+    /// Whether somebody follows the one task that asks, as the server said last; or the one that is followed at all.
+    pub(super) fn event_of_only_task(&self, event: Event) -> bool {
+        let table = self.table();
+        let is_live = |follower: &&Follower| !follower.events.is_closed();
+        let live: Vec<&Follower> = table.tasks.values().filter(is_live).collect();
+        let asking: Vec<&Follower> = live.iter().filter(|follower| follower.asks).copied().collect();
+        match (asking.as_slice(), live.as_slice()) {
+            // Whoever does not keep up asks again.
+            ([only], _) | ([], [only]) => only.events.try_send(event).is_ok(),
+            _ => false,
+        }
+    }
+
     /// Whether somebody follows the task that was made of this call.
     pub(super) fn event_of_tasks_call(&self, call: u64, event: Event) -> bool {
         let table = self.table();
@@ -280,6 +302,11 @@ impl Waiting {
 impl Table {
     fn follow(&mut self, task: String, call: Option<u64>, events: mpsc::Sender<Event>) {
         self.tasks.retain(|_, follower| !follower.events.is_closed());
-        self.tasks.insert(task, Follower { call, events });
+        let follower = Follower {
+            call,
+            events,
+            asks: false,
+        };
+        self.tasks.insert(task, follower);
     }
 }

@@ -69,6 +69,7 @@ impl Following<'_> {
         let connection = line.connection();
         let context = self.talk.context();
         let is_known = self.hear(connection);
+        self.ask_again(connection);
         let mut watch = Watch {
             result: Some(self.result(line)),
             result_due: None,

@@ -111,8 +111,12 @@ impl Site {
 
     /// Waits until the server got a frame of this method.
     async fn until_got(&self, method: &str) {
+        self.until_got_so_often(method, 1).await;
+    }
+
+    async fn until_got_so_often(&self, method: &str, times: usize) {
         let until = async {
-            while self.got(method).is_empty() {
+            while self.got(method).len() < times {
                 tokio::task::yield_now().await;
             }
         };
@@ -490,22 +494,51 @@ async fn d15_a_task_that_its_server_forgot_is_lost() {
 
 #[tokio::test]
 async fn d38_a_task_is_found_again_after_a_restart() {
-    for era in ["2025", "2026"] {
-        let mut site = Site::remote(era, &[], AT_ONCE).await;
+    // The second sends a question once, and waits for its answer.
+    for (era, options) in [("2025", &[][..]), ("2025", &["--ask-shared"]), ("2026", &[])] {
+        let mut site = Site::remote(era, options, AT_ONCE).await;
         let id = site.task("slow", json!({ "mark": "u", "seconds": 2.0 })).await;
         site.until_got("tasks/get").await;
         let asking = site.task("ask_form", json!({ "mark": "v" })).await;
         site.world.until(&asking, "input_required").await;
+        if era == "2025" {
+            // It may ask before it is known that it made a task.
+            site.until_got_so_often("tasks/result", 2).await;
+        }
         site.restart().await;
         let task = site.world.until(&id, "completed").await;
         assert_eq!(returned(&task)["mark"], "u");
         // What was open is asked again, and answered by whoever follows it now.
+        let task = site.world.until(&asking, "input_required").await;
+        let open = task["inputRequests"].as_object().map(serde_json::Map::len);
+        assert_eq!(open, Some(1), "{options:?} {task}");
         site.answer(&asking, false).await;
         let task = site.world.until(&asking, "completed").await;
         let answers = &returned(&task)["answers"];
         assert_eq!(answers["who"]["content"]["name"], "Who are you, v?", "{task}");
         assert_eq!(site.got("tools/call").len(), 2, "a call is made once");
     }
+}
+
+// FastMCP 3 asks so.
+#[tokio::test]
+async fn a_question_that_names_no_task_is_that_of_the_one_task_that_asks() {
+    let site = Site::remote(
+        "2025",
+        &["--ask-shared", "--tell", "--nameless", "--hasty"],
+        AT_ONCE,
+    )
+    .await;
+    let go = site.folder.path().join("go");
+    let other = site.task("waits", json!({ "mark": "w", "file": go })).await;
+    let id = site.task("ask_form", json!({ "mark": "k" })).await;
+    site.world.until(&id, "input_required").await;
+    site.answer(&id, false).await;
+    let task = site.world.until(&id, "completed").await;
+    let answers = &returned(&task)["answers"];
+    assert_eq!(answers["who"]["content"]["name"], "Who are you, k?", "{task}");
+    std::fs::write(&go, "").expect("a file");
+    site.world.until(&other, "completed").await;
 }
 
 #[tokio::test]
