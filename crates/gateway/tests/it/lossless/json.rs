@@ -54,6 +54,31 @@ impl Node {
         self.members().iter().map(|(_, value)| value)
     }
 
+    /// The same, with the members of each value in the order of their names.
+    pub(super) fn with_sorted_values(&self) -> Node {
+        match self {
+            Node::Object(members) => {
+                let sorted = members.iter().map(|(name, value)| (name.clone(), value.sorted()));
+                Node::Object(sorted.collect())
+            }
+            Node::List(_) | Node::Token(_) => self.clone(),
+        }
+    }
+
+    fn sorted(&self) -> Node {
+        match self {
+            Node::Object(_) => match self.with_sorted_values() {
+                Node::Object(mut members) => {
+                    members.sort_by(|(one, _), (other, _)| one.cmp(other));
+                    Node::Object(members)
+                }
+                other @ (Node::List(_) | Node::Token(_)) => other,
+            },
+            Node::List(items) => Node::List(items.iter().map(Node::sorted).collect()),
+            Node::Token(_) => self.clone(),
+        }
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
         let found = self.members().iter().find(|(own, _)| unescaped(own) == name);
         found.map(|(_, value)| value)

@@ -414,12 +414,12 @@ fn subject(exchange: &Exchange) -> String {
     )
 }
 
-/// The message and the fields of a form.
+/// The message and the fields of a form. The fields keep their order; what is said of each has none.
 fn fields(params: &Node) -> Node {
     let mut form = Node::object();
     for path in [&["message"][..], &["requestedSchema", "properties"]] {
         if let Some(value) = params.at(path) {
-            form.set(path[path.len() - 1], value.clone());
+            form.set(path[path.len() - 1], value.with_sorted_values());
         }
     }
     form
