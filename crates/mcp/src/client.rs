@@ -194,6 +194,16 @@ pub fn refuse(id: &RequestId, error: &RpcError, version: Version) -> Sent {
     }
 }
 
+/// Makes the parameters of a request those of its next round (B-40): with these answers, and the state that came with the
+/// questions, if one did.
+pub fn answer_round(params: &mut Obj, answers: &Obj, state: Option<&str>) {
+    params.set("inputResponses", &answers.to_raw());
+    drop(params.take("requestState"));
+    if let Some(state) = state {
+        params.set("requestState", state);
+    }
+}
+
 /// The parameters of `subscriptions/listen` (B-45), for [`Outgoing`].
 pub fn listen(tools: bool, prompts: bool, resources: bool, uris: &[String]) -> Obj {
     let mut wanted = Obj::default();

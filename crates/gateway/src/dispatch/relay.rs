@@ -466,13 +466,7 @@ impl Dispatch {
                         false => asking.asked(asker.ask(&requests)).await,
                     };
                     let answers = answers.map_err(|why| Reason::Asked.error(asked, why.why()))?;
-                    // B-40
-                    let params = params.get_or_insert_default();
-                    params.set("inputResponses", &answers.to_raw());
-                    drop(params.take("requestState"));
-                    if let Some(state) = state {
-                        params.set("requestState", &state);
-                    }
+                    client::answer_round(params.get_or_insert_default(), &answers, state.as_deref());
                 }
                 Outcome::TimedOut => {
                     let limit = format!("`request_timeout` is {}", written(timeout));

@@ -334,9 +334,7 @@ impl Asker {
             key: String::new(),
             ask: ask.to_raw(),
         };
-        if let Ok(Err((_, ask))) = self.known(&request)
-            && let Some(first) = self.open_again(&ask)
-        {
+        if let Some(first) = self.open_again(&request) {
             asked = match asked.put_beside(&first) {
                 Some(question) => question,
                 None => return Ok(()),
@@ -410,9 +408,15 @@ impl Asker {
     }
 
     /// The same question, which was asked before a restart and is asked again.
-    fn open_again(&self, ask: &Ask) -> Option<Weak<Repeats>> {
+    fn open_again(&self, request: &InputRequest) -> Option<Weak<Repeats>> {
         let mut again = self.again();
         again.retain(|(_, repeats)| repeats.strong_count() > 0);
+        if again.is_empty() {
+            return None;
+        }
+        let Ok(Err((_, ask))) = self.known(request) else {
+            return None;
+        };
         let (_, first) = again.iter().find(|(bind, _)| *bind == ask.bind)?;
         Some(Weak::clone(first))
     }

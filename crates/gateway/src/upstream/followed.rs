@@ -16,8 +16,8 @@ use std::{
 use longhaul_engine::tool::{Earlier, Finish};
 use longhaul_mcp::{
     client::{
-        self, Kind,
-        result::Came,
+        self, Kind, Version,
+        result::{Bad, Came},
         task::{self, Task},
     },
     frame::{Obj, Raw},
@@ -36,7 +36,7 @@ use super::{
     outcome::{Event, Failed, Outcome, Request},
     reason::{Asked, Reason},
     relayed::{Relayed, errored},
-    server::{Caller, Line},
+    server::{Caller, Line, Server},
     talk::{Said, Talk},
 };
 use crate::question::Stored;
@@ -67,6 +67,16 @@ pub(super) struct Following<'a> {
     capabilities: Obj,
     /// When the server wants to be asked next.
     hint: Duration,
+}
+
+/// Why there is no way to a server.
+pub(super) enum Unreached {
+    /// Ours has ended.
+    Stop,
+    /// Its time is over.
+    Late,
+    /// Nobody can answer what it asks, and it is to fail for that.
+    Nobody,
 }
 
 /// How the following on one line ended.
@@ -116,15 +126,16 @@ impl<'a> Following<'a> {
         loop {
             let reached = match line.take() {
                 Some(line) => Ok(line),
-                None => self.reach(&mut pause).await,
+                None => {
+                    let session = self.handle.session();
+                    let server = &self.tool.server;
+                    reach(server, self.caller, session, &mut self.talk, &mut pause, "task").await
+                }
             };
             let line = match reached {
                 Ok(line) => line,
-                Err(Ended::Late) => return self.tool.late(),
-                Err(Ended::With(finish)) => return finish,
-                Err(Ended::Stop | Ended::Nobody | Ended::Lost { .. }) => {
-                    return self.stop_from_afar().await;
-                }
+                Err(Unreached::Late) => return self.tool.late(),
+                Err(Unreached::Stop | Unreached::Nobody) => return self.stop_from_afar().await,
             };
             // Until the task has ended, its session is not to be: whoever follows it next goes on with it.
             line.connection().keep();
@@ -173,38 +184,6 @@ impl<'a> Following<'a> {
         errored(&Reason::UnaskedTask.error(self.asked, ""))
     }
 
-    /// Tries for as long as the task lives.
-    async fn reach(&mut self, pause: &mut Pause) -> Result<Line, Ended> {
-        let (context, server) = (self.talk.context(), self.tool.server.clone());
-        let caller = self.caller;
-        loop {
-            let session = self.handle.session();
-            let line = server.line(caller, session);
-            let unreached = tokio::select! {
-                biased;
-                () = context.stop() => return Err(Ended::Stop),
-                line = line => match line {
-                    Ok(line) => return Ok(line),
-                    Err(untaken) => untaken.shown(),
-                },
-                said = self.talk.next() => match said {
-                    Said::Over => return Err(Ended::Late),
-                    Said::Nobody => return Err(Ended::Nobody),
-                    Said::Task(_) => continue,
-                },
-            };
-            self.talk.say(&format!(
-                "The server of this task cannot be reached ({unreached}); it is tried again."
-            ));
-            tokio::select! {
-                biased;
-                () = context.stop() => return Err(Ended::Stop),
-                () = self.talk.clock.over() => return Err(Ended::Late),
-                () = sleep(shaken(pause.now())) => pause.lengthen(),
-            }
-        }
-    }
-
     /// D-19, D-22: open questions are answered, then the server is told, and watched for a moment.
     async fn stop(&mut self, line: &Line) -> Finish {
         self.talk.settle(ANSWERED_WITHIN).await;
@@ -225,7 +204,7 @@ impl<'a> Following<'a> {
         let wait = Some(CANCEL_WAIT);
         let told = self.send(connection, "tasks/cancel", about, wait, None).await;
         if let Outcome::Came(Came::Complete(task)) = &told
-            && read(task, connection).is_some_and(|task| task.state.is_over())
+            && read(task, connection).is_ok_and(|task| task.state.is_over())
         {
             return true;
         }
@@ -234,7 +213,7 @@ impl<'a> Following<'a> {
             let told = self.get(connection).await;
             match &told {
                 Outcome::Came(Came::Complete(task)) => {
-                    if read(task, connection).is_some_and(|task| task.state.is_over()) {
+                    if read(task, connection).is_ok_and(|task| task.state.is_over()) {
                         return true;
                     }
                 }
@@ -341,6 +320,16 @@ impl<'a> Following<'a> {
         self.hint = task.poll.unwrap_or(POLL_DEFAULT).clamp(POLL.0, POLL.1);
     }
 
+    /// The task in a reply to `tasks/get`. A server whose reply cannot be read is asked again, and is given up when that
+    /// does not help.
+    fn read_poll(&self, polls: &mut Polls, result: &Raw, line: &Line) -> Result<Task, Option<Ended>> {
+        read(result, line.connection()).map_err(|bad| {
+            polls.unreadable += 1;
+            polls.missed(self.hint);
+            (polls.unreadable >= UNREADABLE_MAX).then(|| self.with(Outcome::Unusable(bad)))
+        })
+    }
+
     fn with(&self, outcome: Outcome) -> Ended {
         Ended::With(self.tool.finish(self.talk.fit_to_show(outcome), self.asked))
     }
@@ -382,6 +371,43 @@ impl<'a> Following<'a> {
     }
 }
 
+/// Tries for as long as the task lives. `what` is gone on with there, as its caller reads it.
+pub(super) async fn reach(
+    server: &Server,
+    caller: &Caller,
+    session: Option<(&str, Version)>,
+    talk: &mut Talk,
+    pause: &mut Pause,
+    what: &str,
+) -> Result<Line, Unreached> {
+    let context = talk.context();
+    loop {
+        let line = server.line(caller, session);
+        let unreached = tokio::select! {
+            biased;
+            () = context.stop() => return Err(Unreached::Stop),
+            line = line => match line {
+                Ok(line) => return Ok(line),
+                Err(untaken) => untaken.shown(),
+            },
+            said = talk.next() => match said {
+                Said::Over => return Err(Unreached::Late),
+                Said::Nobody => return Err(Unreached::Nobody),
+                Said::Task(_) => continue,
+            },
+        };
+        talk.say(&format!(
+            "The server of this {what} cannot be reached ({unreached}); it is tried again."
+        ));
+        tokio::select! {
+            biased;
+            () = context.stop() => return Err(Unreached::Stop),
+            () = talk.clock.over() => return Err(Unreached::Late),
+            () = sleep(shaken(pause.now())) => pause.lengthen(),
+        }
+    }
+}
+
 /// The moments at which a server is asked how far a task is.
 struct Polls {
     /// `None` where it is not asked.
@@ -401,11 +427,21 @@ impl Polls {
         }
     }
 
-    fn after(hint: Duration) -> Polls {
-        Polls {
-            due: Some(Instant::now() + shaken(hint)),
-            ..Polls::at_once()
+    /// Of a task that the server has just told of, or not.
+    fn begin(is_told: bool, hint: Duration) -> Polls {
+        match is_told {
+            true => Polls {
+                due: Some(Instant::now() + shaken(hint)),
+                ..Polls::at_once()
+            },
+            false => Polls::at_once(),
         }
+    }
+
+    /// It is asked now.
+    fn ask(&mut self) {
+        self.due = None;
+        self.asked = Some(Instant::now());
     }
 
     /// It answered: the next time is as it hints.
@@ -441,9 +477,9 @@ async fn outcome_of(sent: &mut Option<Sent>) -> Outcome {
 }
 
 /// The task in a result of the server.
-fn read(result: &Raw, connection: &Connection) -> Option<Task> {
-    let task: Obj = result.read().ok()?;
-    task::read(&task, connection.spoken().era).ok()
+fn read(result: &Raw, connection: &Connection) -> Result<Task, Bad> {
+    let task: Obj = result.read().map_err(|_| Bad::BadTask)?;
+    task::read(&task, connection.spoken().era)
 }
 
 /// Whether an error says that there is no such task (A-64, C-39).

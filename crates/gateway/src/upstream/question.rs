@@ -83,15 +83,9 @@ impl Remembered {
         let is_same = self.stream < stream
             && self.method == question.method
             && self.params == bare(question.params.as_ref());
-        match self.repeats.upgrade().filter(|_| is_same) {
-            Some(repeats) => {
-                repeats
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(question);
-                None
-            }
-            None => Some(question),
+        match is_same {
+            true => question.put_beside(&self.repeats),
+            false => Some(question),
         }
     }
 }

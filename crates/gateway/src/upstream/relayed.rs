@@ -14,7 +14,6 @@ use longhaul_mcp::{
     header::Mirror,
     reply::InputRequest,
     request::{Answers, LogLevel, call_params},
-    url_rule::Reach,
 };
 use serde_json::json;
 use tokio::sync::Notify;
@@ -107,10 +106,7 @@ impl Relayed {
             answers: self.server.may_be_asked(caller.answers()),
             roots: self.server.roots().cloned(),
             fails_when_nobody: self.on_nobody == OnNobody::Fail,
-            reach: match caller.is_local {
-                true => Reach::ThisMachine,
-                false => Reach::Public,
-            },
+            reach: caller.reach(),
             bytes_max: self.question_max,
             earlier: Arc::default(),
             again: Arc::default(),
@@ -120,32 +116,29 @@ impl Relayed {
             runs_longhaul: caller.is_local,
             declared: self.server.declared(declared),
         };
-        let stream = call.upstream.as_ref().and_then(streamed::Handle::decode);
-        if stream.is_some() {
+        let begin = |asker| Talk::begin(asker, context, call.name.clone(), self.timeout);
+        let Some(upstream) = &call.upstream else {
+            let mut talk = begin(asker);
+            if !self.is_rerun {
+                talk.keep_for(Whose {
+                    server: self.server.name().to_owned(),
+                    tool: self.name.clone(),
+                });
+            }
+            let params = self.params(call, &stored);
+            return self.call(params, stored.level, &caller, asked, talk).await;
+        };
+        if let Some(stream) = streamed::Handle::decode(upstream) {
             // The server says all of it again.
             asker.earlier = Arc::new(call.asked.clone());
+            return self.go_on(&stream, &caller, asked, begin(asker)).await;
         }
-        let talk = Talk::begin(asker, context, call.name.clone(), self.timeout);
-        match (stream, call.upstream.as_ref().map(Handle::decode)) {
-            (Some(stream), _) => self.go_on(&stream, &caller, asked, talk).await,
-            (None, Some(Some(handle))) => {
-                let mut following = Following::of(self, &caller, asked, handle, talk);
-                following.earlier.clone_from(&call.asked);
-                following.run(None).await
-            }
-            (None, Some(None)) => Finish::Failed(longhaul_core::Reason::UpstreamLost),
-            (None, None) => {
-                let talk = match self.is_rerun {
-                    true => talk,
-                    false => talk.of(Whose {
-                        server: self.server.name().to_owned(),
-                        tool: self.name.clone(),
-                    }),
-                };
-                let params = self.params(call, &stored);
-                self.call(params, stored.level, &caller, asked, talk).await
-            }
-        }
+        let Some(handle) = Handle::decode(upstream) else {
+            return Finish::Failed(longhaul_core::Reason::UpstreamLost);
+        };
+        let mut following = Following::of(self, &caller, asked, handle, begin(asker));
+        following.earlier.clone_from(&call.asked);
+        following.run(None).await
     }
 
     /// Calls, and calls again with the answers that the server asks for.
@@ -195,12 +188,7 @@ impl Relayed {
                 Ok(answers) => answers,
                 Err(finish) => return finish,
             };
-            // B-40
-            params.set("inputResponses", &answers.to_raw());
-            drop(params.take("requestState"));
-            if let Some(state) = state {
-                params.set("requestState", &state);
-            }
+            client::answer_round(&mut params, &answers, state.as_deref());
         }
     }
 

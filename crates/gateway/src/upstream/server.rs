@@ -24,6 +24,7 @@ use longhaul_mcp::{
     frame::{Obj, Raw},
     request::{Answers, LogLevel},
     rpc_error,
+    url_rule::Reach,
 };
 use longhaul_store::Owner;
 use tokio::{
@@ -100,6 +101,14 @@ impl Caller {
     /// What it can really be asked, wherever the answer comes from (D-29).
     pub fn answers(&self) -> Answers {
         self.declared.or(self.elsewhere())
+    }
+
+    /// How far a link may lead it.
+    pub(crate) fn reach(&self) -> Reach {
+        match self.is_local {
+            true => Reach::ThisMachine,
+            false => Reach::Public,
+        }
     }
 
     /// What is answered without its client.

@@ -11,13 +11,11 @@ use longhaul_core::{Body, Reason};
 use longhaul_engine::tool::Finish;
 use longhaul_mcp::client::{Version, result::Came};
 use serde::{Deserialize, Serialize};
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, timeout_at},
-};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
-    back_off::{BACK_OFF, Pause, shaken},
+    back_off::{BACK_OFF, Pause},
+    followed::{Unreached, reach},
     outcome::Outcome,
     reason::Asked,
     relayed::Relayed,
@@ -131,32 +129,15 @@ impl Relayed {
 
     /// The way back into the session of a call.
     async fn back(&self, stream: &Streamed, caller: &Caller, talk: &mut Talk) -> Result<Line, Finish> {
-        let context = talk.context();
         let session = Some((stream.session.as_str(), stream.version));
-        let until = Instant::now() + REACHED_WITHIN;
         let mut pause = Pause::new(BACK_OFF);
-        loop {
-            let line = tokio::select! {
-                biased;
-                () = context.stop() => return Err(Finish::Stopped { confirmed: false }),
-                line = timeout_at(until, self.server.line(caller, session)) => line,
-            };
-            match line {
-                Ok(Ok(line)) => return Ok(line),
-                Ok(Err(untaken)) => {
-                    let why = untaken.shown();
-                    talk.say(&format!(
-                        "The server of this call cannot be reached ({why}); it is tried again."
-                    ));
-                }
-                Err(_late) => return Err(interrupted(talk, "the server could not be reached again")),
-            }
-            tokio::select! {
-                biased;
-                () = context.stop() => return Err(Finish::Stopped { confirmed: false }),
-                () = talk.clock.over() => return Err(self.late()),
-                () = sleep(shaken(pause.now())) => pause.lengthen(),
-            }
+        let reached = reach(&self.server, caller, session, talk, &mut pause, "call");
+        match timeout(REACHED_WITHIN, reached).await {
+            Ok(Ok(line)) => Ok(line),
+            Ok(Err(Unreached::Stop)) => Err(Finish::Stopped { confirmed: false }),
+            Ok(Err(Unreached::Late)) => Err(self.late()),
+            Ok(Err(Unreached::Nobody)) => Err(Finish::Failed(Reason::NobodyToAnswer)),
+            Err(_late) => Err(interrupted(talk, "the server could not be reached again")),
         }
     }
 }

@@ -117,16 +117,15 @@ impl Talk {
     }
 
     /// It is gone on with after a restart, where its server lets it.
-    pub(super) fn of(self, whose: Whose) -> Talk {
-        Talk {
-            whose: Some(whose),
-            ..self
-        }
+    pub(super) fn keep_for(&mut self, whose: Whose) {
+        self.whose = Some(whose);
     }
 
     /// What asks goes on without this process: what is open when that ends is not answered for it.
     pub(super) fn goes_on(&mut self) {
         self.goes_on = true;
+        // It has a handle, or is to have another.
+        self.unkept = None;
     }
 
     pub(super) fn context(&self) -> Context {

@@ -92,7 +92,7 @@ impl Ticket {
 
     /// Of a request that was sent before, under its id; it is kept.
     pub(super) fn again(inner: &Arc<Inner>, id: u64, hears: Hears) -> Result<Ticket, Unsent> {
-        let told = inner.waiting.enter_again(id, hears)?;
+        let told = inner.waiting.enter_as(id, hears)?;
         let kept = Kept::of(inner);
         kept.keep();
         Ok(Ticket {

@@ -97,22 +97,12 @@ impl Waiting {
     }
 
     pub(super) fn enter(&self, hears: Hears) -> Result<(u64, oneshot::Receiver<Told>), Unsent> {
-        let mut table = self.table();
-        if table.lost.is_some() {
-            drop(table);
-            return Err(self.gone());
-        }
-        if table.by_id.len() >= PENDING_MAX {
-            return Err(Unsent::TooMany);
-        }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (told, waits) = oneshot::channel();
-        table.by_id.insert(id, Waiter { told, hears });
-        Ok((id, waits))
+        Ok((id, self.enter_as(id, hears)?))
     }
 
-    /// As [`Waiting::enter`], for a request that was sent before, under its id.
-    pub(super) fn enter_again(&self, id: u64, hears: Hears) -> Result<oneshot::Receiver<Told>, Unsent> {
+    /// As [`Waiting::enter`], under an id that nobody waits for.
+    pub(super) fn enter_as(&self, id: u64, hears: Hears) -> Result<oneshot::Receiver<Told>, Unsent> {
         let mut table = self.table();
         if table.lost.is_some() {
             drop(table);

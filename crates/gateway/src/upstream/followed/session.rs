@@ -22,7 +22,7 @@ use super::{
         server::Line,
         talk::Said,
     },
-    Ended, Following, Polls, Sent, UNREADABLE_MAX, code, is_unknown, lost, outcome_of,
+    Ended, Following, Polls, Sent, code, is_unknown, lost, outcome_of,
 };
 
 /// How long the outcome of a task that has ended is waited for, before it is asked for again.
@@ -80,11 +80,7 @@ impl Following<'_> {
             settled: None,
             is_unknown: false,
             poll: None,
-            polls: if is_known {
-                Polls::after(self.hint)
-            } else {
-                Polls::at_once()
-            },
+            polls: Polls::begin(is_known, self.hint),
         };
         loop {
             let next = tokio::select! {
@@ -114,8 +110,7 @@ impl Following<'_> {
                     None
                 }
                 Next::Ask => {
-                    watch.polls.due = None;
-                    watch.polls.asked = Some(Instant::now());
+                    watch.polls.ask();
                     watch.poll = Some(self.get(connection));
                     None
                 }
@@ -164,20 +159,13 @@ impl Following<'_> {
     async fn polled(&mut self, watch: &mut Watch, outcome: Outcome, line: &Line) -> Option<Ended> {
         match outcome {
             Outcome::Came(Came::Complete(result)) => {
-                let read = result.read::<Obj>().map_err(|_| Bad::BadTask);
-                match read.and_then(|task| task::read(&task, line.connection().spoken().era)) {
-                    Ok(task) => {
-                        let ended = self.seen(watch, &task);
-                        watch.polls.answered(self.hint);
-                        ended
-                    }
-                    Err(bad) => {
-                        watch.polls.unreadable += 1;
-                        watch.polls.missed(self.hint);
-                        let is_hopeless = watch.polls.unreadable >= UNREADABLE_MAX;
-                        is_hopeless.then(|| self.with(Outcome::Unusable(bad)))
-                    }
-                }
+                let task = match self.read_poll(&mut watch.polls, &result, line) {
+                    Ok(task) => task,
+                    Err(ended) => return ended,
+                };
+                let ended = self.seen(watch, &task);
+                watch.polls.answered(self.hint);
+                ended
             }
             Outcome::Errored(error) if is_unknown(&error) => {
                 // The outcome may be under way: a server may forget a task once it was asked for.

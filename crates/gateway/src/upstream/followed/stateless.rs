@@ -14,7 +14,7 @@ use longhaul_engine::tool::Finish;
 use longhaul_mcp::{
     client::{
         self,
-        result::{Bad, Came},
+        result::Came,
         task::{self, State, Task},
     },
     frame::{Obj, Raw},
@@ -33,7 +33,7 @@ use super::{
         server::Line,
         talk::Said,
     },
-    Ended, Following, Polls, Sent, UNREADABLE_MAX, is_unknown, lost, outcome_of,
+    Ended, Following, Polls, Sent, is_unknown, lost, outcome_of,
 };
 
 /// How often a server is asked that says by itself how far a task is (D-37).
@@ -84,11 +84,7 @@ impl Following<'_> {
         let (listening, stands) = self.listen(line);
         let mut watch = Watch {
             poll: None,
-            polls: if is_known {
-                Polls::after(self.hint)
-            } else {
-                Polls::at_once()
-            },
+            polls: Polls::begin(is_known, self.hint),
             listening: Some(listening),
             stands: Some(stands),
             is_told: false,
@@ -177,8 +173,7 @@ impl Following<'_> {
             }
             Next::Updated(outcome) => return self.updated(watch, outcome, line).await,
             Next::Ask => {
-                watch.polls.due = None;
-                watch.polls.asked = Some(Instant::now());
+                watch.polls.ask();
                 watch.poll = Some(self.get(connection));
             }
         }
@@ -234,25 +229,18 @@ impl Following<'_> {
     async fn answered(&mut self, watch: &mut Watch, outcome: Outcome, line: &Line) -> Option<Ended> {
         match outcome {
             Outcome::Came(Came::Complete(result)) => {
-                let read = result.read::<Obj>().map_err(|_| Bad::BadTask);
-                match read.and_then(|task| task::read(&task, line.connection().spoken().era)) {
-                    Ok(task) => {
-                        let ended = self.seen_so(watch, task).await;
-                        let hint = if watch.is_told {
-                            self.hint.max(POLL_BESIDE)
-                        } else {
-                            self.hint
-                        };
-                        watch.polls.answered(hint);
-                        ended
-                    }
-                    Err(bad) => {
-                        watch.polls.unreadable += 1;
-                        watch.polls.missed(self.hint);
-                        let is_hopeless = watch.polls.unreadable >= UNREADABLE_MAX;
-                        is_hopeless.then(|| self.with(Outcome::Unusable(bad)))
-                    }
-                }
+                let task = match self.read_poll(&mut watch.polls, &result, line) {
+                    Ok(task) => task,
+                    Err(ended) => return ended,
+                };
+                let ended = self.seen_so(watch, task).await;
+                let hint = if watch.is_told {
+                    self.hint.max(POLL_BESIDE)
+                } else {
+                    self.hint
+                };
+                watch.polls.answered(hint);
+                ended
             }
             // D-15
             Outcome::Errored(error) if is_unknown(&error) => Some(lost()),
