@@ -4,32 +4,26 @@
 //! and its reply is passed back as it was written. A list is that of all servers, in the order of the configuration;
 //! a server that does not answer in time is listed as it was last seen.
 
-use std::{collections::BTreeSet, future::pending, sync::Arc, time::Duration};
+mod asking;
 
-use futures_util::{
-    future::join_all,
-    stream::{FuturesUnordered, StreamExt as _},
-};
-use longhaul_core::Span;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
 use longhaul_mcp::{
     Reply, RpcError, canon, clean,
     client::{
-        self, Era,
+        Era,
         dial::Offers,
         list::{Item, Items, Of},
-        result::Came,
     },
-    frame::{Obj, Raw},
+    frame::Raw,
     reply::Cache,
     request::{Answers, Client, Filter, LogLevel, Relay, RelayMethod, Subject},
     rpc_error::{INVALID_PARAMS, RESOURCE_NOT_FOUND},
-    url_rule::Reach,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    time::sleep,
-};
+use tokio::sync::{mpsc, watch};
 
+use self::asking::{Asking, Telling};
 use super::{
     Conversation, Dispatch,
     relaying::{Relaying, Way, Work},
@@ -37,20 +31,17 @@ use super::{
 use crate::{
     catalog::{full_name, repeated},
     changes::Wanted,
-    config::{Prefix, written},
+    config::Prefix,
     gate::{self, Action, View},
     identity,
-    question::words_of_relay,
     session::Session,
     toolset::Selection,
     upstream::{
-        Definitions, Event, Outcome, Reason, Request, Server,
-        asked::{Asker, Inquiry, Opened, Whom},
+        Definitions, Event, Server,
+        asked::Inquiry,
         definitions::{Ages, list},
         fleet::Member,
         outcome::EVENTS_MAX,
-        reason::Asked,
-        relayed::{AGAIN, ROUNDS_MAX},
         server,
         times::over,
     },
@@ -405,200 +396,6 @@ impl Dispatch {
             }
         }
         self.ask(member, server, asking, relay, Some(&params)).await
-    }
-
-    async fn ask(
-        &self,
-        member: &Member,
-        server: &Server,
-        asking: &Asking<'_>,
-        relay: &Relay,
-        params: Option<&Obj>,
-    ) -> Result<Reply, RpcError> {
-        let timeout = member.config.request_timeout;
-        let asker = Asker {
-            whom: Whom::Client {
-                inquiries: asking.told.asks.clone(),
-                who: who_asks(relay, server.name()),
-            },
-            answers: server.may_be_asked(asking.told.answers),
-            roots: server.roots().cloned(),
-            reach: asking.reach(),
-            bytes_max: member.question_max,
-            fails_when_nobody: false,
-            earlier: Arc::default(),
-            again: Arc::default(),
-        };
-        let asked = Asked {
-            server: server.name(),
-            runs_longhaul: asking.whose.is_local,
-            declared: server.declared(asking.declared()),
-        };
-        let mut params = params.cloned();
-        // Heard from before the request, so that nothing is missed.
-        let mut done = server.links_done();
-        for _ in 0..ROUNDS_MAX {
-            let outcome = asking.exchange(server, relay.method, params.as_ref(), timeout, &asker);
-            let outcome = outcome.await;
-            let links = outcome.links();
-            if !links.is_empty() {
-                // D-28
-                let opened = asking.asked(asker.open(&links, &mut done)).await;
-                if matches!(opened, Ok(Opened::All)) {
-                    continue;
-                }
-            }
-            match outcome {
-                // B-37: the client repeats its request, answers and all, and the server's state is the server's to check.
-                Outcome::Came(Came::InputRequired { requests, state })
-                    if asking.can_repeat && asker.lets_pass(&requests) =>
-                {
-                    return Ok(Reply::InputRequired { requests, state });
-                }
-                // D-27
-                Outcome::Came(Came::InputRequired { requests, state }) => {
-                    let answers = match requests.is_empty() {
-                        // B-38: it is to be asked again later.
-                        true => {
-                            sleep(AGAIN).await;
-                            Ok(Obj::default())
-                        }
-                        false => asking.asked(asker.ask(&requests)).await,
-                    };
-                    let answers = answers.map_err(|why| Reason::Asked.error(asked, why.why()))?;
-                    client::answer_round(params.get_or_insert_default(), &answers, state.as_deref());
-                }
-                Outcome::TimedOut => {
-                    let limit = format!("`request_timeout` is {}", written(timeout));
-                    return Err(Reason::Silent.error(asked, limit));
-                }
-                outcome @ (Outcome::Came(_)
-                | Outcome::Errored(_)
-                | Outcome::Unusable(_)
-                | Outcome::Unsent(_)
-                | Outcome::Failed(_)
-                | Outcome::Stopped { .. }) => {
-                    let outcome = outcome.fit_to_show(asking.reach(), &super::short_name());
-                    return outcome.result(asked).map(|result| self.relayed(relay, result));
-                }
-            }
-        }
-        Err(Reason::Asked.error(asked, "it asks again and again"))
-    }
-}
-
-/// What a request that is passed on tells its client before the reply, and what it may ask.
-struct Telling {
-    /// Where progress and log messages go; `None` when its client wants neither.
-    events: Option<mpsc::Sender<Event>>,
-    /// The least grave log messages that the client said it wants.
-    level: Option<LogLevel>,
-    /// Where it is asked.
-    asks: mpsc::Sender<Inquiry>,
-    /// What it can be asked.
-    answers: Answers,
-}
-
-/// Who asks, and what can be asked of them meanwhile.
-struct Asking<'a> {
-    /// What is shown to them.
-    selection: &'a Selection,
-    whose: server::Caller,
-    declared: Answers,
-    can_repeat: bool,
-    told: Telling,
-    /// A question is open: times stand still.
-    is_asked: watch::Sender<bool>,
-}
-
-impl Asking<'_> {
-    /// What the client declared. A client with a session declares nothing from one request to the next, so it counts
-    /// as one that declared everything.
-    fn declared(&self) -> Answers {
-        match self.can_repeat {
-            true => self.declared,
-            false => Answers::ALL,
-        }
-    }
-
-    /// How far a link may lead them.
-    fn reach(&self) -> Reach {
-        match self.whose.is_local {
-            true => Reach::ThisMachine,
-            false => Reach::Public,
-        }
-    }
-
-    /// The request once, and what comes of it. What a session's server asks meanwhile is asked.
-    async fn exchange(
-        &self,
-        server: &Server,
-        method: RelayMethod,
-        params: Option<&Obj>,
-        timeout: Span,
-        asker: &Asker,
-    ) -> Outcome {
-        let capabilities = client::capabilities(asker.answers);
-        let is_asked = self.is_asked.subscribe();
-        let request = Request {
-            method: method.as_str(),
-            params,
-            capabilities: Some(&capabilities),
-            log_level: self.told.level,
-            timeout: Some(Duration::from_millis(timeout.0)),
-            asked: Some(&is_asked),
-            is_quiet: self.told.events.is_none(),
-            ..Request::default()
-        };
-        let (events, mut heard) = mpsc::channel(EVENTS_MAX);
-        let outcome = server.call(&self.whose, request, Some(events), pending());
-        tokio::pin!(outcome);
-        let mut open = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                biased;
-                Some(event) = heard.recv() => match event {
-                    Event::Ask(question) => open.push(asker.clone().reply(question)),
-                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_) | Event::Placed(..)) => {
-                        self.tell(event);
-                    }
-                },
-                // It has no rule that a question without an answer ends it.
-                Some(_replied) = open.next(), if !open.is_empty() => {}
-                outcome = &mut outcome => {
-                    while let Ok(event) = heard.try_recv() {
-                        self.tell(event);
-                    }
-                    self.is_asked.send_replace(false);
-                    return outcome;
-                }
-            }
-            self.is_asked.send_replace(!open.is_empty());
-        }
-    }
-
-    /// Waits for an answer of the client's.
-    async fn asked<T>(&self, asking: impl Future<Output = T>) -> T {
-        self.is_asked.send_replace(true);
-        let answered = asking.await;
-        self.is_asked.send_replace(false);
-        answered
-    }
-
-    fn tell(&self, event: Event) {
-        if let Some(events) = &self.told.events {
-            // Whoever does not keep up misses it.
-            let _full = events.try_send(event);
-        }
-    }
-}
-
-/// The line that says who asks in the middle of this request (G-31).
-fn who_asks(relay: &Relay, server: &str) -> String {
-    match &relay.subject {
-        Subject::Resource { uri } => words_of_relay("resource", uri, server),
-        Subject::Prompt { name } => words_of_relay("prompt", name, server),
-        Subject::List { .. } => words_of_relay("list", relay.method.as_str(), server),
     }
 }
 
