@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use longhaul_core::{Body, Outcome, Phase, Reason, Run, Stop};
-use longhaul_engine::tool::Finish;
+use longhaul_engine::{Engine, tool::Finish};
+use tokio::task::JoinHandle;
 
 use crate::support::*;
 
@@ -34,11 +35,8 @@ fn work(stage: &Stage) -> Toolbox {
     })
 }
 
-async fn a_drain_waits_for_work_that_may_run_only_once(rig: Rig) {
-    let stage = Stage::new();
-    let engine = rig.engine(work(&stage)).await;
-    let id = call(&engine, "work").await;
-    stage.began(1).await;
+/// A drain that has begun, and ends in its own time.
+async fn begin_to_drain(engine: &Engine) -> JoinHandle<()> {
     let draining = tokio::spawn({
         let engine = engine.clone();
         async move { engine.drain(LONG).await }
@@ -49,6 +47,15 @@ async fn a_drain_waits_for_work_that_may_run_only_once(rig: Rig) {
         }
     })
     .await;
+    draining
+}
+
+async fn a_drain_waits_for_work_that_may_run_only_once(rig: Rig) {
+    let stage = Stage::new();
+    let engine = rig.engine(work(&stage)).await;
+    let id = call(&engine, "work").await;
+    stage.began(1).await;
+    let draining = begin_to_drain(&engine).await;
 
     // Births, reads and cancels go on; claims do not.
     let queued = call(&engine, "work").await;
@@ -190,16 +197,7 @@ async fn relayed_work_that_would_end_with_us_is_seen_through(rig: Rig) {
     let engine = rig.engine(tools).await;
     let id = call(&engine, "relay").await;
     stage.began(1).await;
-    let drained = tokio::spawn({
-        let engine = engine.clone();
-        async move { engine.drain(LONG).await }
-    });
-    within(async {
-        while !engine.load().draining {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let drained = begin_to_drain(&engine).await;
     stage.open();
     within(drained).await.unwrap();
     assert!(matches!(

@@ -1,78 +1,24 @@
 //! A plain call is at work at a server behind a URL when Longhaul ends: where its stream can be read again, it is gone on
 //! with, and called once.
 
-use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
-    process::{Child, Command, Stdio},
-};
-
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Http, Rig};
+use crate::support::{Rig, Server, Site};
 
 const FIXTURE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../gateway/tests/it/fixtures/mcp_server.py"
 );
 
-/// A server behind a URL, killed when the test ends.
-struct Site {
-    child: Child,
-    port: u16,
+/// A server whose streams can be read again.
+fn resumable() -> Site {
+    Site::start(FIXTURE, &["--era=2025", "--resumable"])
 }
 
-impl Site {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a server behind a URL is nobody's child in production"
-    )]
-    fn start() -> Site {
-        let mut child = Command::new("python3")
-            .args([FIXTURE, "http", "--era=2025", "--resumable"])
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let port = line.trim().strip_prefix("listening ").expect("its port");
-        Site {
-            port: port.parse().unwrap(),
-            child,
-        }
-    }
-
-    fn rig(&self, settings: &str) -> Rig {
-        Rig::new(&format!(
-            "[servers.far]\nrequired = true\nurl = \"http://127.0.0.1:{}/mcp\"\n{settings}",
-            self.port
-        ))
-    }
-
-    fn get(&self, path: &str) -> Http {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        Http::parse(&text)
-    }
-
-    /// What it has seen.
-    fn seen(&self) -> Value {
-        serde_json::from_str(&self.get("/seen").body).expect("JSON")
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What it has seen.
+fn seen(site: &Site) -> Value {
+    serde_json::from_str(&site.get("/seen").body).expect("JSON")
 }
 
 fn form(message: &str) -> Value {
@@ -107,18 +53,20 @@ fn answer(rig: &Rig, task: &str, name: &str) {
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
-/// The text of a finished task's result.
-fn result(rig: &Rig, name: &str) -> Value {
-    let ran = rig.run(&["--json", "tasks", "result", name]);
-    let outcome: Value = serde_json::from_str(&ran.out).expect("JSON");
-    let text = outcome["result"]["content"][0]["text"].as_str();
-    serde_json::from_str(text.unwrap_or_else(|| panic!("no text: {outcome}"))).expect("JSON")
+/// A call of a tool with these settings that asks who somebody is.
+fn asking(settings: &str) -> (Site, Rig, Server, String) {
+    let site = resumable();
+    let rig = site.rig(settings);
+    let server = rig.serve();
+    let name = inquire(&rig, &["Who?"]);
+    rig.until(&name, |task| asks(task, "Who?"));
+    (site, rig, server, name)
 }
 
 // T17, A-23
 #[test]
 fn what_was_answered_before_a_crash_is_not_asked_again_and_what_was_open_is() {
-    let site = Site::start();
+    let site = resumable();
     let rig = site.rig("");
     let mut server = rig.serve();
     let name = inquire(&rig, &["First?", "Second?"]);
@@ -131,10 +79,10 @@ fn what_was_answered_before_a_crash_is_not_asked_again_and_what_was_open_is() {
     assert_eq!(task["questions"].as_array().map(Vec::len), Some(1), "{task:#}");
     answer(&rig, &name, "Grace");
     rig.until_state(&name, "done");
-    let answers = result(&rig, &name);
+    let answers = rig.result(&name);
     assert_eq!(answers["First?"]["content"]["name"], "Ada");
     assert_eq!(answers["Second?"]["content"]["name"], "Grace");
-    let seen = site.seen();
+    let seen = seen(&site);
     assert_eq!(seen["calls"], json!({ "inquire": 1 }));
     assert_eq!(seen["cancelled"], json!([]));
 }
@@ -142,19 +90,15 @@ fn what_was_answered_before_a_crash_is_not_asked_again_and_what_was_open_is() {
 // T21
 #[test]
 fn a_restart_in_order_leaves_a_call_at_work() {
-    let site = Site::start();
-    let rig = site.rig("");
-    let mut server = rig.serve();
-    let name = inquire(&rig, &["Who?"]);
-    rig.until(&name, |task| asks(task, "Who?"));
+    let (site, rig, mut server, name) = asking("");
     server.signal(Signal::SIGTERM);
     assert!(server.ended().success());
     let _server = rig.serve();
     rig.until(&name, |task| asks(task, "Who?") || task["state"] == "lost");
     answer(&rig, &name, "Ada");
     rig.until_state(&name, "done");
-    assert_eq!(result(&rig, &name)["Who?"]["content"]["name"], "Ada");
-    let seen = site.seen();
+    assert_eq!(rig.result(&name)["Who?"]["content"]["name"], "Ada");
+    let seen = seen(&site);
     assert_eq!(seen["calls"], json!({ "inquire": 1 }));
     assert_eq!(seen["cancelled"], json!([]));
 }
@@ -162,27 +106,19 @@ fn a_restart_in_order_leaves_a_call_at_work() {
 // D-38
 #[test]
 fn a_call_of_a_session_that_its_server_forgot_was_interrupted_and_is_not_made_again() {
-    let site = Site::start();
-    let rig = site.rig("");
-    let mut server = rig.serve();
-    let name = inquire(&rig, &["Who?"]);
-    rig.until(&name, |task| asks(task, "Who?"));
+    let (site, rig, mut server, name) = asking("");
     server.kill();
     assert_eq!(site.get("/forget").status, 200);
     let _server = rig.serve();
     let task = rig.until_state(&name, "lost");
     assert!(task["questions"].is_null(), "{task:#}");
-    assert_eq!(site.seen()["calls"]["inquire"], 1);
+    assert_eq!(seen(&site)["calls"]["inquire"], 1);
 }
 
 // T24
 #[test]
 fn a_call_that_is_cancelled_after_a_crash_is_cancelled_at_its_server() {
-    let site = Site::start();
-    let rig = site.rig("");
-    let mut server = rig.serve();
-    let name = inquire(&rig, &["Who?"]);
-    rig.until(&name, |task| asks(task, "Who?"));
+    let (site, rig, mut server, name) = asking("");
     server.kill();
     let _server = rig.serve();
     rig.until(&name, |task| asks(task, "Who?"));
@@ -190,21 +126,17 @@ fn a_call_that_is_cancelled_after_a_crash_is_cancelled_at_its_server() {
     rig.until(&name, |task| {
         task["state"] == "cancelled" && task["stop"] != "stopping"
     });
-    assert_eq!(site.seen()["cancelled"].as_array().map(Vec::len), Some(1));
+    assert_eq!(seen(&site)["cancelled"].as_array().map(Vec::len), Some(1));
 }
 
 // T15
 #[test]
 fn a_tool_that_may_be_called_again_is_called_again() {
-    let site = Site::start();
-    let rig = site.rig("on_crash = \"rerun\"\n");
-    let mut server = rig.serve();
-    let name = inquire(&rig, &["Who?"]);
-    rig.until(&name, |task| asks(task, "Who?"));
+    let (site, rig, mut server, name) = asking("on_crash = \"rerun\"\n");
     server.kill();
     let _server = rig.serve();
     rig.until(&name, |task| asks(task, "Who?") && task["attempts"] == 2);
     answer(&rig, &name, "Ada");
     rig.until_state(&name, "done");
-    assert_eq!(site.seen()["calls"], json!({ "inquire": 2 }));
+    assert_eq!(seen(&site)["calls"], json!({ "inquire": 2 }));
 }

@@ -13,6 +13,10 @@ use longhaul_engine::clock;
 use serde_json::Value;
 use tempfile::TempDir;
 
+mod site;
+
+pub(crate) use self::site::Site;
+
 /// The longest that anything is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -120,6 +124,14 @@ impl Rig {
                 watch = None;
             }
         }
+    }
+
+    /// The JSON in the text of a finished task's result.
+    pub(crate) fn result(&self, name: &str) -> Value {
+        let ran = self.run(&["--json", "tasks", "result", name]);
+        let outcome: Value = serde_json::from_str(&ran.out).expect("JSON");
+        let text = outcome["result"]["content"][0]["text"].as_str();
+        serde_json::from_str(text.unwrap_or_else(|| panic!("no text: {outcome}"))).expect("JSON")
     }
 
     /// Waits until the task is in this state.
