@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_gateway::admin::api::State;
 
+use crate::desktop::clients::Client;
+
 /// Makes long MCP tool calls durable.
 #[derive(Debug, Parser)]
 #[command(
@@ -61,6 +63,10 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Connect an MCP client's standard streams to the user's server; started by clients
     Stdio(Stdio),
+    /// Put Longhaul before the servers of a client, such as Claude Desktop
+    Install(Install),
+    /// Take back what `install` wrote
+    Uninstall(Uninstall),
     /// Make, check and show the configuration
     #[command(subcommand)]
     Config(Config),
@@ -259,6 +265,66 @@ pub(crate) struct Stdio {
     /// Show this client one part of what is offered, as `[toolsets.NAME]` says
     #[arg(long, value_name = "NAME")]
     pub toolset: Option<String>,
+}
+
+/// `install`
+#[derive(Args, Debug)]
+pub(crate) struct Install {
+    /// The clients; `all` for those that are on this machine
+    #[arg(required = true, value_enum, value_name = "CLIENT")]
+    pub clients: Vec<ClientName>,
+    /// Write without asking
+    #[arg(long, conflicts_with = "dry_run")]
+    pub yes: bool,
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// This file of the client, and no other
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// `uninstall`
+#[derive(Args, Debug)]
+pub(crate) struct Uninstall {
+    /// The clients; `all` for every one that was set up
+    #[arg(required = true, value_enum, value_name = "CLIENT")]
+    pub clients: Vec<ClientName>,
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// This file of the client, and no other
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// The clients, as `install` takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClientName {
+    ClaudeDesktop,
+    ClaudeCode,
+    Cursor,
+    Vscode,
+    Codex,
+    Gemini,
+    Windsurf,
+    All,
+}
+
+impl ClientName {
+    /// The client; `None` for all of them.
+    pub(crate) fn client(self) -> Option<Client> {
+        match self {
+            ClientName::ClaudeDesktop => Some(Client::ClaudeDesktop),
+            ClientName::ClaudeCode => Some(Client::ClaudeCode),
+            ClientName::Cursor => Some(Client::Cursor),
+            ClientName::Vscode => Some(Client::Vscode),
+            ClientName::Codex => Some(Client::Codex),
+            ClientName::Gemini => Some(Client::Gemini),
+            ClientName::Windsurf => Some(Client::Windsurf),
+            ClientName::All => None,
+        }
+    }
 }
 
 /// `config`

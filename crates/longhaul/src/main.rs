@@ -11,6 +11,7 @@ mod background;
 mod client;
 mod command;
 mod database;
+mod desktop;
 mod exit;
 mod flags;
 mod pipe;
@@ -35,8 +36,13 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     // Before anything else: a shim has no use for flags, a runtime or a log, and must be small.
-    if std::env::args_os().nth(1).is_some_and(|word| word == "__shim") {
-        return longhaul_engine::process::shim::main();
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(word) if word == "__shim" => return longhaul_engine::process::shim::main(),
+        Some(word) if word == desktop::program::PRINT_PATH => {
+            return desktop::program::main(&words.collect::<Vec<_>>());
+        }
+        Some(_) | None => {}
     }
     let flags = match Flags::try_parse() {
         Ok(flags) => flags,
@@ -62,6 +68,8 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Ask(flags) => command::speak::ask(&flags, common.json),
         Command::Progress(flags) => command::speak::progress(&flags),
         Command::Completions(flags) => command::completions::completions(&flags),
+        Command::Install(flags) => command::install::install(common, &flags),
+        Command::Uninstall(flags) => command::uninstall::uninstall(common, &flags),
         Command::Config(flags) => command::config::config(common, &flags),
         Command::Serve(flags) => serving(common, &flags),
         Command::Stdio(flags) => commanding(command::stdio::stdio(common, &flags)),

@@ -69,6 +69,15 @@ impl State {
         }
     }
 
+    /// Whether a program without any of this one's variables but `HOME` would find it, too.
+    pub(crate) fn is_usual(&self) -> bool {
+        let usual = match nix::unistd::geteuid().is_root() {
+            true => Some(PathBuf::from("/var/lib/longhaul")),
+            false => absolute("HOME").map(|home| home.join(".local/state/longhaul")),
+        };
+        usual.as_deref() == Some(&self.dir)
+    }
+
     /// The socket of the server that keeps its tasks here: the one that a living server has noted, else the usual
     /// place. Programs of one user may have different environments, and share the state directory.
     pub(crate) fn socket(&self) -> PathBuf {
@@ -118,6 +127,12 @@ pub(crate) fn config(common: &Common, here: bool) -> Result<Option<PathBuf>, Fai
         }
     }
     Ok(None)
+}
+
+/// Whether a program without any of this one's variables but `HOME` would find this configuration, too.
+pub(crate) fn is_usual_config(file: &Path) -> bool {
+    let usual = absolute("HOME").map(|home| home.join(".config/longhaul/longhaul.toml"));
+    usual.as_deref() == Some(file) || file == Path::new("/etc/longhaul/longhaul.toml")
 }
 
 /// Loads the configuration.

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::{
     client::Client,
+    desktop::{clients::Home, look},
     exit::{Exit, Failure, Outcome},
     flags::Common,
     places::{self, State},
@@ -58,6 +59,7 @@ pub(crate) async fn doctor(common: &Common) -> Outcome {
     }
     rows.push(subreaper());
     rows.push(cgroup());
+    clients(&mut rows);
     if let Some(loaded) = &loaded {
         programs(loaded, &mut rows);
     }
@@ -424,6 +426,68 @@ fn unasked(loaded: &Loaded, rows: &mut Vec<Row>) {
                 Failure::usage(format!("{name}: {}", line(&faults.join("; ")))),
             ),
         });
+    }
+}
+
+/// The clients on this machine, and what they could not start.
+fn clients(rows: &mut Vec<Row>) {
+    let Some(home) = Home::find() else {
+        return;
+    };
+    for found in look::look(&home) {
+        let name = found.client.name();
+        let install = format!("longhaul install {name}");
+        rows.push(match &found.servers {
+            Err(why) => odd(
+                "client",
+                format!("{name}: cannot read {}: {}", line(&found.file), line(why)),
+                "mend the file; Longhaul changes only what it can read",
+            ),
+            Ok((all, 0)) => row(
+                "client",
+                format!(
+                    "{name}: none of {} through Longhaul ({install})",
+                    screen::counted(*all, "server")
+                ),
+            ),
+            Ok((all, ours)) => row(
+                "client",
+                format!(
+                    "{name}: {ours} of {} through Longhaul",
+                    screen::counted(*all, "server")
+                ),
+            ),
+        });
+        for missing in found.missing {
+            let mut text = format!(
+                "{name}: cannot start `{}` for server `{}`: not found",
+                line(&missing.program),
+                line(&missing.server)
+            );
+            if let Some(path) = &missing.path {
+                text.push_str(&format!(
+                    "\nPATH here       {}   (what the client passes)",
+                    line(path)
+                ));
+            }
+            if let Some(shell) = &missing.shell {
+                text.push_str(&format!("\nyour shell has  {}", line(shell)));
+            }
+            let fix = match missing.shell {
+                Some(_) => format!("{install}   (writes full paths)"),
+                None => format!("install `{}`, or take the server out", line(&missing.program)),
+            };
+            rows.push(Row {
+                check: "client",
+                verdict: if missing.is_ours {
+                    Verdict::Broken
+                } else {
+                    Verdict::Odd
+                },
+                found: text,
+                fix: Some(fix),
+            });
+        }
     }
 }
 
