@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use crate::{
     desktop::{
+        back::{self, Entry},
         clients::{Client, Home, Place},
         document::Document,
         entry::{self, Own, Verdict},
         file::Original,
-        plan::{self, Entry, Plan, Planned},
+        plan::{self, Plan, Planned},
         program::Shell,
         shown,
         undo::{Record, Records},
@@ -305,7 +306,7 @@ impl Work<'_> {
                 (record.original.clone(), record.entries.clone())
             }
             Some(record) => {
-                let turned = plan::turn_back(old, &record.entries).map_err(|error| error.to_string())?;
+                let turned = back::turn_back(old, &record.entries).map_err(|error| error.to_string())?;
                 (Some(turned.document.text()), record.entries.clone())
             }
         };

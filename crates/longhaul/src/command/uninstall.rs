@@ -10,10 +10,11 @@ use serde::Serialize;
 use super::install::{chosen, records};
 use crate::{
     desktop::{
+        back,
         clients::Client,
         document::Document,
         file::Original,
-        plan, shown,
+        shown,
         undo::{Record, Records},
     },
     exit::{Exit, Failure, Outcome},
@@ -124,7 +125,7 @@ fn one(
         Some(text) if Some(text) == record.original.as_ref() => (None, How::Nothing),
         Some(text) => {
             let document = Document::read(text, format).map_err(|error| cannot(&error))?;
-            let turned = plan::turn_back(&document, &record.entries).map_err(|error| cannot(&error))?;
+            let turned = back::turn_back(&document, &record.entries).map_err(|error| cannot(&error))?;
             (
                 Some(turned.document.text()),
                 How::TurnedBack { kept: turned.kept },

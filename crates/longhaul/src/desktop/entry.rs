@@ -11,7 +11,7 @@ use super::{
     document::{Document, Edits},
     program::{self, Shell},
     secret,
-    tree::{self, Layout, Node, Span, Table},
+    tree::{self, Layout, Node, Table},
 };
 
 /// The variables through which headers reach `longhaul wrap`: arguments can be read by every user of the machine.
@@ -81,7 +81,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    fn none(verdict: Verdict) -> Change {
+    pub(super) fn none(verdict: Verdict) -> Change {
         Change {
             verdict,
             edits: Edits::default(),
@@ -89,7 +89,7 @@ impl Change {
         }
     }
 
-    fn left(why: impl Into<String>) -> Change {
+    pub(super) fn left(why: impl Into<String>) -> Change {
         Change::none(Verdict::Left(why.into()))
     }
 }
@@ -130,7 +130,7 @@ impl Own {
             }
         };
         if self.is_own(command) {
-            return self.own(document, entry, command, &span, arguments);
+            return self.mend(document, entry, at, arguments);
         }
         if command.is_empty() {
             return Change::left("its `command` is empty");
@@ -156,25 +156,9 @@ impl Own {
             .map(Value::String)
             .chain(old.into_iter().flatten());
         after.insert("args".to_owned(), all.collect());
-        if let Some(path) = self.path(entry, &found) {
-            match entry.get("env").map(Node::table) {
-                None => {
-                    let pair = tree::pair("PATH", &tree::quoted(&path), document.format);
-                    new.push(("env", format!("{{ {pair} }}")));
-                }
-                Some(Some(env)) => {
-                    if !document.add(&mut edits, env, "PATH", &tree::quoted(&path)) {
-                        return Change::left(
-                            "its `env` is written in a way that a member cannot be added to",
-                        );
-                    }
-                }
-                Some(None) => return Change::left("its `env` is not what it should be"),
-            }
-            let env = after.entry("env").or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(env) = env {
-                env.insert("PATH".to_owned(), path.into());
-            }
+        match self.with_path(document, entry, &found, &mut edits, &mut after) {
+            Ok(more) => new.extend(more),
+            Err(why) => return Change::left(why),
         }
         if !new.is_empty() {
             let anchor = entry.position("args").unwrap_or(at);
@@ -201,83 +185,47 @@ impl Own {
         found.map_err(|_| format!("the path of `{command}` is no UTF-8"))
     }
 
-    /// The `PATH` to write, where the program needs one and the entry has none.
-    fn path(&self, entry: &Table, program: &str) -> Option<String> {
-        let env = entry.get("env").and_then(Node::table);
-        if env.is_some_and(|env| env.get("PATH").is_some()) {
-            return None;
-        }
-        let program = Path::new(program);
-        match program.is_absolute() && program::needs_path(program) {
-            true => self.shell.path_for(program),
-            false => None,
-        }
-    }
-
-    fn is_own(&self, command: &str) -> bool {
-        command == self.longhaul || command == "longhaul" || command.ends_with("/longhaul")
-    }
-
-    /// An entry that starts Longhaul: it is mended where a program is no longer where it was.
-    fn own(
+    /// Gives a program that needs a `PATH` the shell's, where the entry has none: in its `env`, or as a new member
+    /// that is returned.
+    pub(super) fn with_path(
         &self,
         document: &Document,
         entry: &Table,
-        command: &str,
-        span: &Span,
-        arguments: Option<(&Vec<Node>, &Span)>,
-    ) -> Change {
-        let mut edits = Edits::default();
-        let mut after = object(entry);
-        let mut mended = Vec::new();
-        let is_gone = |path: &str| path.starts_with('/') && !program::is_program(Path::new(path));
-        if is_gone(command) {
-            edits.replace(span.clone(), tree::quoted(&self.longhaul));
-            after.insert("command".to_owned(), self.longhaul.clone().into());
-            mended.push(self.longhaul.clone());
-        }
-        let items = arguments.map_or(&[][..], |(items, _)| items);
-        let wraps = items.first().and_then(Node::text) == Some("wrap");
-        let behind = items
-            .iter()
-            .position(|item| item.text() == Some("--"))
-            .map(|at| at + 1);
-        if let Some(at) = behind.filter(|at| wraps && *at < items.len())
-            && let (Some(program), Some(span)) = (items[at].text(), items[at].span())
-            && is_gone(program)
-            && let Some(found) = self.found_anew(program)
+        program: &str,
+        edits: &mut Edits,
+        after: &mut Map<String, Value>,
+    ) -> Result<Option<(&'static str, String)>, &'static str> {
+        let env = entry.get("env");
+        if env
+            .and_then(Node::table)
+            .is_some_and(|env| env.get("PATH").is_some())
         {
-            edits.replace(span, tree::quoted(&found));
-            if let Some(Value::Array(words)) = after.get_mut("args") {
-                words[at] = found.clone().into();
-            }
-            // A path that was written for the old place would not lead to the new one.
-            let env = entry.get("env").and_then(Node::table);
-            if let (Some(path), Some(env)) = (env.and_then(|env| env.get("PATH")), after.get_mut("env"))
-                && let (Some(span), Some(new)) = (path.span(), self.shell.path_for(Path::new(&found)))
-            {
-                edits.replace(span, tree::quoted(&new));
-                env["PATH"] = new.into();
-            }
-            mended.push(found);
+            return Ok(None);
         }
-        let _ = document;
-        match mended.is_empty() {
-            true => Change::none(Verdict::Kept(match wraps {
-                true => "runs through Longhaul already",
-                false => "is Longhaul itself",
-            })),
-            false => Change {
-                verdict: Verdict::Mended(mended.join(", ")),
-                edits,
-                after: Some(Value::Object(after)),
-            },
+        let program = Path::new(program);
+        let needed = program.is_absolute() && program::needs_path(program);
+        let Some(path) = needed.then(|| self.shell.path_for(program)).flatten() else {
+            return Ok(None);
+        };
+        let value = tree::quoted(&path);
+        let new = match env.map(Node::table) {
+            None => Some((
+                "env",
+                format!("{{ {} }}", tree::pair("PATH", &value, document.format)),
+            )),
+            Some(Some(env)) if document.add(edits, env, "PATH", &value) => None,
+            Some(Some(_)) => return Err("its `env` is written in a way that a member cannot be added to"),
+            Some(None) => return Err("its `env` is not what it should be"),
+        };
+        let env = after.entry("env").or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(env) = env {
+            env.insert("PATH".to_owned(), path.into());
         }
+        Ok(new)
     }
 
-    fn found_anew(&self, program: &str) -> Option<String> {
-        let name = Path::new(program).file_name()?.to_str()?;
-        self.shell.find(name)?.into_os_string().into_string().ok()
+    pub(super) fn is_own(&self, command: &str) -> bool {
+        command == self.longhaul || command == "longhaul" || command.ends_with("/longhaul")
     }
 
     fn address(&self, client: Client, document: &Document, entry: &Table, at: usize) -> Change {
@@ -496,7 +444,7 @@ fn list(words: &[String]) -> String {
     format!("[{}]", words.join(", "))
 }
 
-fn object(table: &Table) -> Map<String, Value> {
+pub(super) fn object(table: &Table) -> Map<String, Value> {
     match table.meaning() {
         Value::Object(members) => members,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),

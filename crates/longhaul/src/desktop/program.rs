@@ -19,7 +19,7 @@ pub(crate) const PRINT_PATH: &str = "__path";
 /// What stands before and after it, since a shell's own files may print, too.
 const MARK: &str = "longhaul-path:";
 /// How long the shell may take to read its files.
-const SHELL_MAX: Duration = Duration::from_secs(10);
+const SHELL_MAX: Duration = Duration::from_secs(5);
 /// The most that is read of what it prints.
 const PRINTED_MAX: u64 = 256 * 1024;
 /// How much of a program shows what runs it.

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::Entry;
+use super::back::Entry;
 
 /// The folder in the state directory.
 const FOLDER: &str = "install";

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -10,6 +10,9 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{LONGHAUL, Ran, Rig, longhaul};
+
+mod refused;
+mod undone;
 
 /// A client, where its file is in a home, and a real one.
 const CLIENTS: [(&str, &str, &str); 7] = [
@@ -367,100 +370,6 @@ fn comments_order_line_ends_and_unknown_keys_stay() {
 }
 
 #[test]
-fn uninstall_restores_every_file_byte_for_byte() {
-    let desktop = Desktop::with_clients();
-    desktop.done(&["install", "all", "--yes"]);
-    for (client, file, text) in CLIENTS {
-        assert_ne!(desktop.read(file), text, "{client}");
-    }
-    let ran = desktop.done(&["uninstall", "all"]);
-    assert!(ran.out.contains("byte for byte"), "{ran:?}");
-    for (client, file, text) in CLIENTS {
-        assert_eq!(desktop.read(file), text, "{client}");
-    }
-    assert_eq!(desktop.done(&["uninstall", "all"]).out.trim(), "nothing to undo");
-    assert_eq!(desktop.run(&["uninstall", "cursor"]).code, 3);
-}
-
-#[test]
-fn a_second_install_changes_nothing_and_one_uninstall_undoes_both() {
-    let desktop = Desktop::with_clients();
-    desktop.done(&["install", "all", "--yes"]);
-    let once: Vec<String> = CLIENTS.iter().map(|(_, file, _)| desktop.read(file)).collect();
-    let ran = desktop.done(&["install", "all"]);
-    assert_eq!(ran.out.matches("nothing to do").count(), CLIENTS.len(), "{ran:?}");
-    let twice: Vec<String> = CLIENTS.iter().map(|(_, file, _)| desktop.read(file)).collect();
-    assert_eq!(once, twice);
-    // A server that came later is put behind Longhaul, too; undoing takes it back with the others.
-    let later = once[0].replace(
-        "\"git\":",
-        "\"later\": { \"command\": \"lh-server\" },\n        \"git\":",
-    );
-    desktop.write(CLIENTS[0].1, &later);
-    desktop.done(&["install", "claude-desktop", "--yes"]);
-    desktop.done(&["uninstall", "claude-desktop"]);
-    let meant = CLIENTS[0].2.replace(
-        "\"git\":",
-        "\"later\": { \"command\": \"lh-server\" },\n        \"git\":",
-    );
-    assert_eq!(desktop.read(CLIENTS[0].1), meant);
-}
-
-#[test]
-fn what_somebody_changed_since_stays_when_the_rest_is_undone() {
-    let desktop = Desktop::with_clients();
-    desktop.done(&["install", "all", "--yes"]);
-    // Claude Code writes its file anew all the time, in its own manner.
-    let mut code = parsed(".claude.json", &desktop.read(".claude.json"));
-    code["numStartups"] = json!(213);
-    code["mcpServers"]["slow"]["disabled"] = json!(true);
-    desktop.write(".claude.json", &serde_json::to_string_pretty(&code).unwrap());
-    desktop.done(&["uninstall", "claude-code"]);
-    let mut meant = parsed(".claude.json", CLIENTS[1].2);
-    meant["numStartups"] = json!(213);
-    meant["mcpServers"]["slow"]["disabled"] = json!(true);
-    assert_eq!(parsed(".claude.json", &desktop.read(".claude.json")), meant);
-    // An entry that somebody made another one is theirs.
-    let codex = desktop.read(".codex/config.toml");
-    let codex = codex
-        .replace("\"-y\", \"docs-mcp\"", "\"-y\", \"other-mcp\"")
-        .replace("gpt-5-mini", "gpt-6");
-    desktop.write(".codex/config.toml", &codex);
-    let ran = desktop.done(&["uninstall", "codex"]);
-    assert!(ran.out.contains("left in part: docs"), "{ran:?}");
-    let now = parsed("config.toml", &desktop.read(".codex/config.toml"));
-    let was = parsed("config.toml", CLIENTS[4].2);
-    assert_eq!(now["mcp_servers"]["remote one"], was["mcp_servers"]["remote one"]);
-    assert_eq!(now["mcp_servers"]["inline"], was["mcp_servers"]["inline"]);
-    assert_eq!(now["mcp_servers"]["docs"]["command"], "lh-npx");
-    assert_eq!(
-        now["mcp_servers"]["docs"]["env"],
-        was["mcp_servers"]["docs"]["env"]
-    );
-    assert_eq!(now["profiles"]["fast"]["model"], "gpt-6");
-}
-
-#[test]
-fn nothing_is_written_unless_somebody_says_so() {
-    let desktop = Desktop::with_clients();
-    for arguments in [
-        &["install", "all", "--dry-run"][..],
-        &["install", "all"],
-        &["--json", "install", "all"],
-    ] {
-        let ran = desktop.run(arguments);
-        assert_eq!(
-            ran.code,
-            if arguments.contains(&"--dry-run") { 0 } else { 2 },
-            "{ran:?}"
-        );
-        for (client, file, text) in CLIENTS {
-            assert_eq!(desktop.read(file), text, "{client}");
-        }
-    }
-}
-
-#[test]
 fn secrets_are_in_no_argument_and_not_shown() {
     let desktop = Desktop::with_clients();
     let shown = desktop.done(&["install", "all", "--yes"]);
@@ -583,151 +492,6 @@ fn an_entry_of_its_own_is_added_where_there_are_tools_or_no_servers() {
 }
 
 #[test]
-fn a_link_stays_a_link_and_a_file_keeps_its_mode() {
-    let desktop = Desktop::new();
-    let kept = desktop.write("dotfiles/mcp.json", CLIENTS[2].2);
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
-    fs::create_dir_all(desktop.rig.path(".cursor")).unwrap();
-    let link = desktop.rig.path(".cursor/mcp.json");
-    symlink("../dotfiles/mcp.json", &link).unwrap();
-    desktop.done(&["install", "cursor", "--yes"]);
-    assert_ne!(fs::read_to_string(&kept).unwrap(), CLIENTS[2].2);
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o640);
-    desktop.done(&["uninstall", "cursor"]);
-    assert_eq!(fs::read_link(&link).unwrap(), Path::new("../dotfiles/mcp.json"));
-    assert_eq!(fs::read_to_string(&kept).unwrap(), CLIENTS[2].2);
-    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o640);
-}
-
-#[test]
-fn a_file_that_is_no_configuration_is_left_with_a_word_of_why() {
-    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-    let entry = "{\"mcpServers\":{\"a\":{\"command\":\"lh-server\"";
-    let cases: Vec<(Vec<u8>, &str)> = vec![
-        (
-            b"{\n  \"mcpServers\": {\n    \"a\": oops\n".to_vec(),
-            "line 3, column 10",
-        ),
-        (
-            b"{ \"mcpServers\": [] }".to_vec(),
-            "`mcpServers` does not hold servers",
-        ),
-        (b"[]".to_vec(), "it is no object"),
-        (b"{ 'mcpServers': {} }".to_vec(), "line 1, column 3"),
-        (
-            b"{ \"mcpServers\": {}, \"mcpServers\": {} }".to_vec(),
-            "`mcpServers` is there twice",
-        ),
-        (
-            b"{ \"mcpServers\": { \"a\": {}, \"a\": {} } }".to_vec(),
-            "`a` is there twice",
-        ),
-        (b"{ \"a\": \"\0\" }".to_vec(), "line 1, column 9: it holds a NUL"),
-        (b"{ \"a\": \"\xff\" }".to_vec(), "it is not UTF-8 after byte 8"),
-        (b"\xff\xfe{\x00}\x00".to_vec(), "it is not UTF-8"),
-        (format!("{{\"a\": {deep}}}").into_bytes(), "line 1"),
-        (format!("{entry}}}}}").into_bytes(), "line 1"),
-    ];
-    for (bytes, why) in cases {
-        let desktop = Desktop::new();
-        fs::create_dir_all(desktop.rig.path(".cursor")).unwrap();
-        let file = desktop.rig.path(".cursor/mcp.json");
-        fs::write(&file, &bytes).unwrap();
-        let ran = desktop.run(&["install", "cursor", "--yes"]);
-        assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.err.contains(why), "{why}: {ran:?}");
-        assert_eq!(fs::read(&file).unwrap(), bytes);
-    }
-    // An entry that is not understood is left; the others are not.
-    let desktop = Desktop::new();
-    let twice = "{\"mcpServers\":{\"a\":{\"command\":\"x\",\"command\":\"y\"},\"b\":{\"command\":\"lh-server\"},\"c\":7}}";
-    desktop.write(".cursor/mcp.json", twice);
-    let ran = desktop.done(&["install", "cursor", "--yes"]);
-    assert!(
-        ran.out.contains("`command` is there twice") && ran.out.contains("not an entry"),
-        "{ran:?}"
-    );
-    assert!(
-        desktop
-            .read(".cursor/mcp.json")
-            .starts_with("{\"mcpServers\":{\"a\":{\"command\":\"x\",\"command\":\"y\"}")
-    );
-}
-
-#[test]
-fn what_is_no_file_is_left_with_a_word_of_why() {
-    type Make = fn(&Path);
-    let cases: [(Make, &str); 5] = [
-        (|file| fs::create_dir(file).unwrap(), "it is a folder"),
-        (
-            |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::S_IRWXU).unwrap(),
-            "a pipe",
-        ),
-        (
-            |file| symlink("nowhere.json", file).unwrap(),
-            "`nowhere.json`, which is not there",
-        ),
-        (|file| symlink(file, file).unwrap(), "cannot change"),
-        (
-            |file| {
-                fs::write(file, CLIENTS[2].2).unwrap();
-                fs::set_permissions(file, fs::Permissions::from_mode(0o444)).unwrap();
-            },
-            "it is read-only",
-        ),
-    ];
-    for (make, why) in cases {
-        let desktop = Desktop::new();
-        fs::create_dir_all(desktop.rig.path(".cursor")).unwrap();
-        make(&desktop.rig.path(".cursor/mcp.json"));
-        let ran = desktop.run(&["install", "cursor", "--yes"]);
-        assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.err.contains(why), "{why}: {ran:?}");
-        // Nothing was done, so nothing is left to undo.
-        assert_eq!(desktop.run(&["uninstall", "cursor"]).code, 3);
-    }
-    let desktop = Desktop::new();
-    let ran = desktop.run(&["install", "cursor", "--yes"]);
-    assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.out.contains("not found; looked for"), "{ran:?}");
-}
-
-#[test]
-fn what_steers_a_terminal_is_not_shown_as_it_is() {
-    let desktop = Desktop::new();
-    let text =
-        "{\"mcpServers\":{\"\\u001b[31mred\":{\"command\":\"lh-server\",\"note\":\"\u{202e}gnp\u{9b}2J\"}}}";
-    desktop.write(".cursor/mcp.json", text);
-    let ran = desktop.done(&["install", "cursor", "--yes"]);
-    let harmful = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-    assert!(!ran.out.contains(harmful), "{ran:?}");
-    assert!(desktop.read(".cursor/mcp.json").contains("\u{202e}gnp\u{9b}2J"));
-}
-
-#[test]
-fn installs_at_once_lose_nothing() {
-    let desktop = Desktop::with_clients();
-    let mut running: Vec<_> = CLIENTS
-        .iter()
-        .chain(&CLIENTS)
-        .map(|(client, _, _)| {
-            desktop
-                .command(&["install", client, "--yes"])
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    for child in &mut running {
-        assert!(child.wait().unwrap().success());
-    }
-    desktop.done(&["uninstall", "all"]);
-    for (client, file, text) in CLIENTS {
-        assert_eq!(desktop.read(file), text, "{client}");
-    }
-}
-
-#[test]
 fn a_program_that_has_moved_is_found_again() {
     let desktop = Desktop::with_clients();
     desktop.done(&["install", "claude-desktop", "--yes"]);
@@ -756,6 +520,61 @@ fn a_program_that_has_moved_is_found_again() {
     assert!(words.contains("/shellbin2/lh-npx"), "{words}");
     desktop.done(&["uninstall", "claude-desktop"]);
     assert_eq!(desktop.read(CLIENTS[0].1), CLIENTS[0].2);
+}
+
+#[test]
+fn an_entry_that_names_longhaul_alone_gets_full_paths() {
+    let desktop = Desktop::new();
+    let text = r#"{"mcpServers":{"longhaul":{"command":"longhaul","args":["stdio"]},"x":{"command":"longhaul","args":["wrap","--","lh-npx","-y"]}}}"#;
+    desktop.write(".cursor/mcp.json", text);
+    desktop.done(&["install", "cursor", "--yes"]);
+    let servers = &parsed("x.json", &desktop.read(".cursor/mcp.json"))["mcpServers"];
+    assert_eq!(
+        servers["longhaul"],
+        json!({ "command": LONGHAUL, "args": ["stdio"] })
+    );
+    let path = format!("{}:/usr/bin:/bin", desktop.rig.path("shellbin").display());
+    let x = json!({
+        "command": LONGHAUL, "args": ["wrap", "--", desktop.bin("lh-npx"), "-y"], "env": { "PATH": path },
+    });
+    assert_eq!(servers["x"], x);
+    desktop.done(&["uninstall", "cursor"]);
+    assert_eq!(desktop.read(".cursor/mcp.json"), text);
+}
+
+#[test]
+fn every_place_of_vs_code_is_found() {
+    let desktop = Desktop::new();
+    let user = ".config/Code - Insiders/User";
+    let settings = "{\n\t\"editor.tabSize\": 4,\n\t\"mcp\": { \"servers\": { \"a\": { \"command\": \"lh-server\" } }, },\n}\n";
+    desktop.write(&format!("{user}/settings.json"), settings);
+    let profile = "{ \"servers\": { \"b\": { \"command\": \"lh-server\" } } }";
+    desktop.write(&format!("{user}/profiles/7f/mcp.json"), profile);
+    desktop.done(&["install", "vscode", "--yes"]);
+    for file in ["settings.json", "profiles/7f/mcp.json"] {
+        assert!(
+            desktop.read(&format!("{user}/{file}")).contains("\"wrap\""),
+            "{file}"
+        );
+    }
+    assert!(desktop.read(&format!("{user}/mcp.json")).contains("\"stdio\""));
+    desktop.done(&["uninstall", "vscode"]);
+    assert_eq!(desktop.read(&format!("{user}/settings.json")), settings);
+    assert_eq!(desktop.read(&format!("{user}/profiles/7f/mcp.json")), profile);
+    assert!(!desktop.rig.path(&format!("{user}/mcp.json")).exists());
+}
+
+#[test]
+fn a_shell_that_says_nothing_is_not_waited_for() {
+    let desktop = Desktop::new();
+    desktop.write(
+        ".cursor/mcp.json",
+        "{ \"mcpServers\": { \"a\": { \"command\": \"true\" } } }",
+    );
+    // It prints, and never ends.
+    fs::write(desktop.rig.path(".bash_profile"), "echo hello\nexec sleep 600\n").unwrap();
+    let ran = desktop.done(&["install", "cursor", "--yes"]);
+    assert!(ran.out.contains("through Longhaul: /usr/bin/true"), "{ran:?}");
 }
 
 #[test]
