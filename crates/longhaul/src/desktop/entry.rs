@@ -242,7 +242,7 @@ impl Own {
         let kind = ["type", "transport"]
             .iter()
             .find_map(|key| entry.get(key)?.text());
-        if let Some(why) = old_transport(client, &member.key, url, kind) {
+        if let Some(why) = old_transport(url, kind) {
             return Change::left(why);
         }
         if let Some(own) = CLIENTS_OWN.iter().find(|key| entry.get(key).is_some()) {
@@ -420,16 +420,13 @@ fn headers(
 }
 
 /// Why an address is not one that Longhaul can reach.
-fn old_transport(client: Client, key: &str, url: &str, kind: Option<&str>) -> Option<String> {
+fn old_transport(url: &str, kind: Option<&str>) -> Option<String> {
     let sse = "it speaks the HTTP+SSE transport of 2024, which Longhaul does not";
     match kind {
         Some(kind) if HTTP.contains(&kind) => None,
         Some("sse") => Some(sse.to_owned()),
         Some(kind) => Some(format!("its type `{kind}` is not known")),
-        // What Gemini reads from `url` alone is the transport of 2024.
-        None if client == Client::Gemini && key == "url" => {
-            Some(format!("{sse}; a server of today stands as `httpUrl` there"))
-        }
+        // Clients try both transports; by custom the old one has this path.
         None => {
             let path = url.split(['?', '#']).next().unwrap_or_default();
             path.trim_end_matches('/')
