@@ -14,6 +14,8 @@ use longhaul_core::{Run, RunnerId, TaskId};
 use longhaul_store::Row;
 use tokio::sync::{Notify, watch};
 
+use crate::process::View;
+
 /// The attempts of this process.
 pub(crate) struct Attempts {
     entries: Mutex<BTreeMap<TaskId, Arc<Entry>>>,
@@ -35,6 +37,7 @@ pub(crate) struct Entry {
     order: watch::Sender<Order>,
     stop: watch::Sender<bool>,
     note: Mutex<Option<Vec<u8>>>,
+    program: Mutex<Option<View>>,
     pub(crate) noted: Notify,
 }
 
@@ -125,6 +128,13 @@ impl Attempts {
         }
     }
 
+    /// The program that runs for this task, if one does.
+    pub(crate) fn program(&self, id: TaskId) -> Option<View> {
+        let entry = self.lock().get(&id).cloned()?;
+        let program = entry.program.lock().unwrap_or_else(PoisonError::into_inner);
+        program.clone()
+    }
+
     /// Gives every attempt this order.
     pub(crate) fn order(&self, order: Order) {
         let entries: Vec<Arc<Entry>> = self.lock().values().cloned().collect();
@@ -154,6 +164,7 @@ impl Entry {
             order: watch::Sender::new(Order::Run),
             stop: watch::Sender::new(false),
             note: Mutex::default(),
+            program: Mutex::default(),
             noted: Notify::new(),
         }
     }
@@ -198,6 +209,10 @@ impl Entry {
     pub(crate) fn note(&self, note: Vec<u8>) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
         self.noted.notify_one();
+    }
+
+    pub(crate) fn runs(&self, program: View) {
+        *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some(program);
     }
 
     pub(crate) fn take_note(&self) -> Option<Vec<u8>> {

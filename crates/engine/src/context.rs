@@ -11,6 +11,7 @@ use crate::{
     attempts::Entry,
     engine::Inner,
     notes::Heard,
+    process::View,
     report::{Persisted, happened},
     tool::{Asking, Attempt, Ended, Gone, Putting, Settled},
     transact::{Done, OnRefusal},
@@ -178,6 +179,10 @@ impl Attempt for Live {
         }
         self.inner.notes.tell(self.entry.id, Heard::Note(note.clone()));
         self.entry.note(note);
+    }
+
+    fn runs(&self, program: View) {
+        self.entry.runs(program);
     }
 
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -24,6 +24,7 @@ use crate::{
     clock,
     notes::{Board, Notes},
     options::Options,
+    process::View,
     sweeper,
     tool::Tools,
     transact::{Done, Judge, Keeper},
@@ -209,6 +210,11 @@ impl Engine {
             .subscribe()
             .wait_for(|stage| *stage >= Stage::Draining)
             .await;
+    }
+
+    /// What can be seen of the program that does a task's work; `None` when this process runs none for it.
+    pub fn program(&self, id: TaskId) -> Option<View> {
+        self.inner.attempts.program(id)
     }
 
     /// What this process runs at the moment.

@@ -44,6 +44,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 pub use self::{
@@ -157,6 +158,8 @@ pub struct Limits {
     pub spill_max: u64,
     /// The last bytes of standard error kept.
     pub error_tail_max: usize,
+    /// The last bytes of standard output that [`View::output_tail`] shows while the program runs.
+    pub output_tail_max: usize,
     /// The longest line reported in one piece as [`Fact::Line`].
     pub line_max: usize,
     /// The longest message on the descriptor; a longer one is dropped and told as [`Fact::TooLong`].
@@ -164,12 +167,14 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 8 MiB in memory, 64 MiB in all, 64 KiB of standard error, lines of 64 KiB, messages of 1 MiB.
+    /// 8 MiB in memory, 64 MiB in all, 64 KiB of standard error, 8 KiB of output shown, lines of 64 KiB, messages of
+    /// 1 MiB.
     fn default() -> Limits {
         Limits {
             output_max: 8 << 20,
             spill_max: 64 << 20,
             error_tail_max: 64 << 10,
+            output_tail_max: 8 << 10,
             line_max: 64 << 10,
             message_max: 1 << 20,
         }
@@ -197,6 +202,31 @@ pub enum Stream {
     Output,
     /// Standard error.
     Errors,
+}
+
+/// What is left of a program while it is being ended. The shim tells it at most four times a second, and only when it
+/// changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// How many of its processes were seen since its end began.
+    pub seen: u32,
+    /// How many of them still live.
+    pub alive: u32,
+    /// Those that still live, at most [`LEFT_NAMED_MAX`], the oldest first.
+    pub named: Vec<Process>,
+}
+
+/// The most processes that [`Left`] names.
+pub const LEFT_NAMED_MAX: usize = 16;
+
+/// One process of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// Its short name as the kernel has it, at most 15 bytes; each process can give itself any. Empty where the platform
+    /// does not tell.
+    pub name: String,
 }
 
 /// Something that happened to the program, in the order in which it was seen. [`Fact::Ended`] is the last.
@@ -314,7 +344,53 @@ pub struct Orders {
     waiting: watch::Sender<bool>,
     answers: mpsc::Sender<Vec<u8>>,
     input: mpsc::Sender<Option<Vec<u8>>>,
+    view: View,
+}
+
+/// What can be seen of a program while it runs. Holding it keeps nothing of the program alive. Cheap to clone.
+#[derive(Clone)]
+pub struct View {
     error_tail: Arc<Mutex<output::Tail>>,
+    output_tail: Arc<Mutex<output::Tail>>,
+    left: watch::Receiver<Option<Left>>,
+    secrets: Arc<[String]>,
+}
+
+/// What the program wrote stays out of logs.
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+impl View {
+    /// The last bytes of its standard error so far, at most [`Limits::error_tail_max`].
+    pub fn error_tail(&self) -> Vec<u8> {
+        output::lock(&self.error_tail).bytes()
+    }
+
+    /// The last bytes of its standard output so far, at most [`Limits::output_tail_max`].
+    pub fn output_tail(&self) -> Vec<u8> {
+        output::lock(&self.output_tail).bytes()
+    }
+
+    /// The same view, of a program that was given these secrets (S23).
+    pub fn with_secrets(self, secrets: Vec<String>) -> View {
+        View {
+            secrets: secrets.into(),
+            ..self
+        }
+    }
+
+    /// What must be taken out of what the program wrote before it is shown.
+    pub fn secrets(&self) -> &[String] {
+        &self.secrets
+    }
+
+    /// What is left of it; `None` before its end began.
+    pub fn left(&self) -> Option<Left> {
+        self.left.borrow().clone()
+    }
 }
 
 /// The program has ended, or has closed that stream.
@@ -331,7 +407,12 @@ impl Orders {
     /// The last bytes of its standard error so far, at most [`Limits::error_tail_max`]; after the end, all that
     /// [`Ended::error_tail`] has.
     pub fn error_tail(&self) -> Vec<u8> {
-        output::lock(&self.error_tail).bytes()
+        self.view.error_tail()
+    }
+
+    /// What can be seen of it.
+    pub fn view(&self) -> View {
+        self.view.clone()
     }
 
     /// Ends the tree: TERM, the grace, KILL. Returns at once; [`Fact::Ended`] says when nothing is left.

@@ -8,6 +8,8 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use longhaul_core::{Body, QuestionKey, Reason, TaskId, event::Ask};
 use longhaul_store::Owner;
 
+use crate::process::View;
+
 /// A future that a tool returns.
 pub type Running = Pin<Box<dyn Future<Output = Finish> + Send>>;
 
@@ -162,6 +164,7 @@ pub(crate) trait Attempt: Send + Sync {
     fn attach(&self, upstream: Body) -> Pin<Box<dyn Future<Output = Result<(), Ended>> + Send + '_>>;
     fn note(&self, note: Vec<u8>);
     fn tell(&self, line: Vec<u8>);
+    fn runs(&self, program: View);
     fn stop(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     fn is_over(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>>;
 }
@@ -231,6 +234,11 @@ impl Context {
     /// Tells whoever follows the task right now, and nobody else: it is not kept. At most 8 KiB.
     pub fn tell(&self, line: Vec<u8>) {
         self.inner.tell(line);
+    }
+
+    /// Shows the program that does the work to whoever looks at the task, until the attempt ends. Of several, the last one.
+    pub fn runs(&self, program: View) {
+        self.inner.runs(program);
     }
 
     /// Resolves when the attempt must stop: cancelled, expired, fenced or draining.

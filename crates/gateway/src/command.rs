@@ -299,6 +299,8 @@ impl Command {
             Ok(started) => started,
             Err(error) => return result::refused(&cannot(&error)),
         };
+        let secrets = self.checker.secrets(&values);
+        context.runs(orders.view().with_secrets(secrets.clone()));
         let declared = view::Context::decode(&call.context).answers.into();
         let reach = if identity::is_local(&call.owner) || longhaul_core::fault!("links-lead-anybody-here") {
             Reach::ThisMachine
@@ -320,7 +322,7 @@ impl Command {
                 confirmed: ended.confirmed,
             },
             Reason::Exited | Reason::TimedOut | Reason::Idle | Reason::OutOfMemory => {
-                result::finish(self, *ended, &self.checker.secrets(&values))
+                result::finish(self, *ended, &secrets)
             }
         }
     }

@@ -41,6 +41,11 @@ impl Typed {
         Typed { lines }
     }
 
+    /// Lines that somebody else reads.
+    pub(crate) fn from_lines(lines: mpsc::Receiver<String>) -> Typed {
+        Typed { lines }
+    }
+
     async fn next(&mut self) -> Option<String> {
         self.lines.recv().await
     }

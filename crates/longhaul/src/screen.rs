@@ -108,7 +108,12 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 /// A text from outside in lines that fit beside a bar, so that none of it can be taken for our own.
 pub(crate) fn quoted(text: &str) -> Vec<String> {
     let columns = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
-    let room = columns.saturating_sub(4).clamp(20, 100);
+    quoted_in(text, columns.saturating_sub(4))
+}
+
+/// The same in lines of about so many columns.
+pub(crate) fn quoted_in(text: &str, columns: usize) -> Vec<String> {
+    let room = columns.clamp(20, 100);
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split_inclusive(' ') {
@@ -267,7 +272,10 @@ pub(crate) fn now(task: &Task, room: usize) -> String {
         };
     }
     match (task.state, task.stop) {
-        (State::Stopping, _) => "its processes are being stopped".to_owned(),
+        (State::Stopping, _) => match &task.left {
+            Some(left) => left.words(),
+            None => "its processes are being stopped".to_owned(),
+        },
         (State::Cancelled, Some(stop)) => self::stop(stop).to_owned(),
         (State::Held, _) => "waits for an approval".to_owned(),
         (State::Running | State::Queued | State::Asking, _) => match &task.progress {

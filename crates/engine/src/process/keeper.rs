@@ -27,7 +27,8 @@ use tokio::{
 };
 
 use super::{
-    ATTEMPT, Ended, Exit, Fact, Facts, IDEMPOTENCY_KEY, Orders, RUNNER, Reason, Spec, TASK, Unstartable,
+    ATTEMPT, Ended, Exit, Fact, Facts, IDEMPOTENCY_KEY, Left, Orders, RUNNER, Reason, Spec, TASK,
+    Unstartable, View,
     identity::is_subreaper,
     order::{self, Order, Report, Streams, Text, Why},
     output,
@@ -109,7 +110,13 @@ fn follow(spec: Spec, shim: Shim, ours: Ends, pid: i32) -> io::Result<(Facts, Or
     let (answers, answered) = mpsc::channel(ORDERS_MAX);
     let (input, written) = mpsc::channel(ORDERS_MAX);
     let followed = streams::follow(&spec, ours, facts.clone(), answered, written)?;
-    let error_tail = Arc::clone(&followed.error_tail);
+    let (left, told) = watch::channel(None);
+    let view = View {
+        error_tail: Arc::clone(&followed.error_tail),
+        output_tail: Arc::clone(&followed.output_tail),
+        left: told,
+        secrets: Arc::default(),
+    };
     let keeper = Keeper {
         spec,
         shim,
@@ -117,6 +124,7 @@ fn follow(spec: Spec, shim: Shim, ours: Ends, pid: i32) -> io::Result<(Facts, Or
         followed,
         stopped,
         waits,
+        left,
         reason: None,
     };
     tokio::spawn(keeper.run());
@@ -128,7 +136,7 @@ fn follow(spec: Spec, shim: Shim, ours: Ends, pid: i32) -> io::Result<(Facts, Or
             waiting,
             answers,
             input,
-            error_tail,
+            view,
         },
     ))
 }
@@ -334,7 +342,9 @@ impl Shim {
         match self.report().await {
             Some(Report::Started { pid }) => Ok(Ok(pid)),
             Some(Report::Refused { errno }) => Ok(Err(io::Error::from_raw_os_error(errno))),
-            Some(Report::Ended { .. }) | None => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Some(Report::Left(_) | Report::Ended { .. }) | None => {
+                Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+            }
         }
     }
 
@@ -385,6 +395,7 @@ struct Keeper {
     followed: Followed,
     stopped: watch::Receiver<bool>,
     waits: watch::Receiver<bool>,
+    left: watch::Sender<Option<Left>>,
     /// Why the order to stop was given.
     reason: Option<Reason>,
 }
@@ -465,6 +476,7 @@ impl Keeper {
                 })) => {
                     return Some((why, exit.map(Exit::from), leaked, confirmed));
                 }
+                Next::Report(Some(Report::Left(left))) => drop(self.left.send_replace(Some(left))),
                 Next::Report(Some(Report::Started { .. } | Report::Refused { .. })) => {}
                 Next::Report(None) | Next::Stuck => return None,
                 Next::Stop(reason) => {

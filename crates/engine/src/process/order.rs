@@ -81,6 +81,8 @@ pub(super) enum Report {
     Started { pid: i32 },
     /// The system refused to execute it, with this error number.
     Refused { errno: i32 },
+    /// What is left of it, while it is being ended.
+    Left(super::Left),
     /// It has ended, and so has its tree, unless `confirmed` is false.
     Ended {
         why: Why,

@@ -31,7 +31,7 @@ use rustix::{
 };
 
 use super::{
-    DESCRIPTOR,
+    DESCRIPTOR, LEFT_NAMED_MAX, Left, Process,
     order::{self, Exit, Order, Report, Streams, Why},
     record,
     tree::{self, Entry},
@@ -49,6 +49,8 @@ const END_TICK: Duration = Duration::from_millis(20);
 const GRACE_TICK: Duration = Duration::from_millis(250);
 /// How often a tree that will not end is looked at.
 const STUCK_TICK: Duration = Duration::from_secs(1);
+/// How long it is silent between two reports of what is left.
+const LEFT_EVERY: Duration = Duration::from_millis(250);
 /// `RLIMIT_DATA` is never set lower than this, in bytes: the shim itself lives under it.
 const DATA_LIMIT_MIN: u64 = 64 << 20;
 
@@ -219,17 +221,20 @@ impl Shim {
         };
         let mut kill_at = now() + grace;
         let mut told = BTreeSet::new();
+        let mut seen = Seen::default();
         let mut reported = false;
         let mut tick = END_TICK;
         while self.is_left() {
             let late = now().saturating_duration_since(kill_at);
             if late.is_zero() {
-                terminate(&mut told);
+                let alive = terminate(&mut told);
+                self.tell_left(&mut seen, &alive);
                 tick = (tick * 2)
                     .min(GRACE_TICK)
                     .min(kill_at.saturating_duration_since(now()));
             } else {
-                tree::kill(find);
+                let alive = tree::kill(find);
+                self.tell_left(&mut seen, &alive);
                 tick = if reported { STUCK_TICK } else { END_TICK };
             }
             if late > KILL_MAX && !reported {
@@ -247,6 +252,20 @@ impl Shim {
         }
         if !reported {
             self.report(why, leaked, cfg!(target_os = "linux"));
+        }
+    }
+
+    /// Tells the runner what is left, if that is new to it. A runner that does not read is told nothing: the end of the
+    /// tree waits for nobody.
+    fn tell_left(&mut self, seen: &mut Seen, alive: &[Entry]) {
+        let Some(left) = seen.look(alive, now()) else {
+            return;
+        };
+        let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let at_once = Timespec::default();
+        // The kernel calls it writable while most of its buffer is free, and a report is small.
+        if poll(&mut ready, Some(&at_once)).is_ok_and(|ready| ready > 0) {
+            let _gone = tell(&mut self.socket, &Report::Left(left));
         }
     }
 
@@ -329,13 +348,48 @@ fn count(entries: &[Entry]) -> u32 {
     u32::try_from(entries.iter().filter(|entry| !entry.ended).count()).unwrap_or(u32::MAX)
 }
 
-/// TERM to everyone who has not had it. CONT after it, so that a stopped process can still end in order.
-fn terminate(told: &mut BTreeSet<(i32, u64)>) {
-    for entry in find().into_iter().filter(|entry| !entry.ended) {
+/// TERM to everyone who has not had it. CONT after it, so that a stopped process can still end in order. Returns those that
+/// were alive.
+fn terminate(told: &mut BTreeSet<(i32, u64)>) -> Vec<Entry> {
+    let alive: Vec<Entry> = find().into_iter().filter(|entry| !entry.ended).collect();
+    for entry in &alive {
         if told.insert((entry.pid, entry.started)) {
-            tree::send(entry, Signal::TERM);
-            tree::send(entry, Signal::CONT);
+            tree::send(*entry, Signal::TERM);
+            tree::send(*entry, Signal::CONT);
         }
+    }
+    alive
+}
+
+/// What of a tree was seen since its end began, and what the runner knows of it.
+#[derive(Default)]
+struct Seen {
+    processes: BTreeSet<(i32, u64)>,
+    told: Option<(Instant, Vec<(i32, u64)>)>,
+}
+
+impl Seen {
+    /// What the runner is to be told now; nothing while that is what it knows, or was told a moment ago.
+    fn look(&mut self, alive: &[Entry], now: Instant) -> Option<Left> {
+        let mut ids: Vec<(i32, u64)> = alive.iter().map(|entry| (entry.pid, entry.started)).collect();
+        ids.sort_unstable_by_key(|(pid, started)| (*started, *pid));
+        self.processes.extend(&ids);
+        if let Some((at, known)) = &self.told
+            && (now.saturating_duration_since(*at) < LEFT_EVERY || *known == ids)
+        {
+            return None;
+        }
+        let named = ids.iter().take(LEFT_NAMED_MAX).map(|(pid, _)| Process {
+            pid: *pid,
+            name: tree::name(*pid),
+        });
+        let left = Left {
+            seen: u32::try_from(self.processes.len()).unwrap_or(u32::MAX),
+            alive: u32::try_from(ids.len()).unwrap_or(u32::MAX),
+            named: named.collect(),
+        };
+        self.told = Some((now, ids));
+        Some(left)
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) struct Followed {
     pub(super) output: JoinHandle<Output>,
     pub(super) errors: JoinHandle<()>,
     pub(super) error_tail: Arc<Mutex<Tail>>,
+    pub(super) output_tail: Arc<Mutex<Tail>>,
     pub(super) others: [JoinHandle<()>; 3],
 }
 
@@ -68,7 +69,11 @@ pub(super) fn follow(
         .collect();
     let path = spec.spool.join(format!("{name}-{}.out", spec.attempt));
     let collector = Collector::new(spec.limits.output_max, spec.limits.spill_max, path);
-    let error_tail = Arc::new(Mutex::new(Tail::new(spec.limits.error_tail_max)));
+    let tail = |max| Arc::new(Mutex::new(Tail::new(max)));
+    let (error_tail, output_tail) = (
+        tail(spec.limits.error_tail_max),
+        tail(spec.limits.output_tail_max),
+    );
     let line = |stream| Telling {
         stream,
         post: post.clone(),
@@ -86,6 +91,7 @@ pub(super) fn follow(
             ends.output,
             source(&ended),
             collector,
+            Arc::clone(&output_tail),
             output_telling,
         )),
         errors: tokio::spawn(read_errors(
@@ -95,6 +101,7 @@ pub(super) fn follow(
             error_telling,
         )),
         error_tail,
+        output_tail,
         others: [
             tokio::spawn(read_messages(
                 messages,
@@ -208,6 +215,7 @@ async fn read_output(
     mut stream: pipe::Receiver,
     mut source: Source,
     mut collector: Collector,
+    tail: Arc<Mutex<Tail>>,
     mut telling: Option<Telling>,
 ) -> Output {
     let mut chunk = vec![0; CHUNK];
@@ -216,6 +224,7 @@ async fn read_output(
         if count == 0 {
             break;
         }
+        output::lock(&tail).push(&chunk[..count]);
         collector.push(&chunk[..count]).await;
         if let Some(telling) = &mut telling {
             telling.push(&chunk[..count]).await;

@@ -98,6 +98,18 @@ pub(super) fn read(pid: i32) -> Option<Entry> {
     })
 }
 
+/// The short name of a process; empty when it is gone.
+#[cfg(target_os = "linux")]
+pub(super) fn name(pid: i32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().to_owned()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn name(_pid: i32) -> String {
+    String::new()
+}
+
 #[cfg(not(target_os = "linux"))]
 pub(super) fn all() -> Vec<Entry> {
     #[expect(

@@ -90,6 +90,16 @@ pub struct Task {
     /// What is known of the work after the task was ended from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
+    /// What is left of its program, while it is being ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
+    /// The last lines of what its program wrote on its standard output so far; text from outside. Known while it runs, where
+    /// one task is read.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stdout: String,
+    /// The same of its standard error. A server behind writes there for all its calls.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
     /// Why Longhaul itself ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -99,6 +109,37 @@ pub struct Task {
     /// How the questions before these ended, oldest first; of many, the newest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<Settled>,
+}
+
+/// What is left of a program that is being ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// How many of its processes were seen since its end began.
+    pub seen: u32,
+    /// How many of them still live.
+    pub alive: u32,
+    /// Those that still live, the oldest first; of many, some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<Process>,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// The name that it gives itself; text from outside.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
+impl Left {
+    /// How far the end is, in words: `2 of 3 processes gone`.
+    pub fn words(&self) -> String {
+        let gone = self.seen.saturating_sub(self.alive);
+        let processes = if self.seen == 1 { "process" } else { "processes" };
+        format!("{gone} of {} {processes} gone", self.seen)
+    }
 }
 
 /// A question that is over.
@@ -597,6 +638,9 @@ impl Task {
                 Stopping::Stopped => Some(Stop::Stopped),
                 Stopping::Unknown => Some(Stop::Unknown),
             },
+            left: None,
+            stdout: String::new(),
+            stderr: String::new(),
             reason: reason(&machine.phase).map(str::to_owned),
             questions: read.questions,
             settled: settled(machine),

@@ -1,7 +1,8 @@
 //! The local API's way into dispatch: the same gate and the same transactions, tasks by their short names.
 
 use futures_util::{StreamExt as _, stream, stream::BoxStream};
-use longhaul_core::{Millis, Outcome, Phase, QuestionKey};
+use longhaul_core::{Millis, Outcome, Phase, QuestionKey, TaskId};
+use longhaul_engine::process;
 use longhaul_mcp::{
     Client, Reply as McpReply, RpcError,
     frame::{Obj, Raw},
@@ -21,7 +22,7 @@ use crate::{
     admin::{Backend, Entrance, Error, Peer, Reply, Who, api},
     gate::{self, Action, View},
     identity::{Caller, Origin},
-    outbound::Note,
+    outbound::{self, Note},
     question::{self, Asker, Kind, Stored},
     toolset,
 };
@@ -58,7 +59,7 @@ impl Backend for Dispatch {
     fn get(&self, peer: Peer, name: String) -> Reply<'_, api::Task> {
         Box::pin(async move {
             let (row, now) = self.named(&caller(peer), Action::Get, &name).await?;
-            Ok(shown(&row, now))
+            Ok(self.with_tails(self.seen(&row, now), row.id))
         })
     }
 
@@ -75,7 +76,7 @@ impl Backend for Dispatch {
             let (row, _) = self.named(&caller, Action::Cancel, &name).await?;
             self.end(&caller, row.id).await.map_err(local)?;
             let (row, now) = self.named(&caller, Action::Get, &name).await?;
-            Ok(shown(&row, now))
+            Ok(self.seen(&row, now))
         })
     }
 
@@ -243,6 +244,25 @@ impl Dispatch {
             .map_err(|refusal| local(refusal.reply()))
     }
 
+    /// The row as a person reads it, and what only this process sees of its program.
+    fn seen(&self, row: &Row, now: Millis) -> api::Task {
+        let mut task = shown(row, now);
+        if task.state == api::State::Stopping {
+            let program = self.inner.engine.program(row.id);
+            task.left = program.and_then(|program| program.left()).map(left);
+        }
+        task
+    }
+
+    fn with_tails(&self, mut task: api::Task, id: TaskId) -> api::Task {
+        if let Some(program) = self.inner.engine.program(id) {
+            let tail = |bytes: &[u8]| outbound::tail(bytes, TAIL_MAX, program.secrets());
+            task.stdout = tail(&program.output_tail());
+            task.stderr = tail(&program.error_tail());
+        }
+        task
+    }
+
     async fn named(&self, caller: &Caller, action: Action, name: &str) -> Result<(Row, Millis), Error> {
         let query = Query::Named {
             owner: caller.owner.clone(),
@@ -333,13 +353,15 @@ impl Page {
             | api::State::Lost => false,
         };
         if !is_read {
-            return Ok(shown(&row, now));
+            return Ok(dispatch.seen(&row, now));
         }
         let whole = dispatch.row(row.id).await.map_err(local)?;
-        Ok(shown(whole.as_ref().unwrap_or(&row), now))
+        Ok(dispatch.seen(whole.as_ref().unwrap_or(&row), now))
     }
 }
 
+/// The most bytes that are shown of what a program wrote on one stream.
+const TAIL_MAX: usize = 4 << 10;
 /// Of how many failed tasks one list says why they failed.
 const FAILED_READ_MAX: usize = 20;
 /// The most pages of the store that one list reads.
@@ -368,7 +390,7 @@ impl Following {
                 .ok()?;
             if row.version > self.since {
                 self.since = row.version;
-                let task = shown(&row, now);
+                let task = self.dispatch.seen(&row, now);
                 let keys = row.task.open_questions().map(|question| question.key);
                 self.dispatch.shows(row.id, keys);
                 self.ended = task.state.is_settled();
@@ -391,6 +413,21 @@ fn caller(peer: Peer) -> Caller {
         Entrance::Page => Origin::Page,
     })
 }
+
+fn left(left: process::Left) -> api::Left {
+    let named = left.named.into_iter().map(|process| api::Process {
+        pid: process.pid,
+        name: longhaul_mcp::clean(&process.name, PROCESS_NAME_MAX),
+    });
+    api::Left {
+        seen: left.seen,
+        alive: left.alive,
+        named: named.collect(),
+    }
+}
+
+/// The longest name of a process, in characters: the kernel keeps 15 bytes.
+const PROCESS_NAME_MAX: usize = 16;
 
 pub(super) fn shown(row: &Row, now: Millis) -> api::Task {
     let note = Note::decode(&row.note);

@@ -6,6 +6,7 @@ use longhaul_core::{Millis, RunnerId, TaskId};
 use longhaul_engine::{
     Engine, Load,
     notes::Notes,
+    process::View,
     transact::{Done, Keeping, Opening, Proposal, Verdict},
     watch::Watcher,
 };
@@ -67,6 +68,11 @@ impl Gated {
 
     pub(super) async fn read(&self, query: Query) -> Result<Found, Error> {
         self.0.read(query).await
+    }
+
+    /// See [`Engine::program`].
+    pub(super) fn program(&self, task: TaskId) -> Option<View> {
+        self.0.program(task)
     }
 
     pub(super) fn changed(

@@ -220,7 +220,7 @@ impl Relaying {
                 drop(question);
                 None
             }
-            Event::Waits(_) | Event::Task(_) | Event::Placed(..) => None,
+            Event::Waits(_) | Event::Runs(_) | Event::Task(_) | Event::Placed(..) => None,
         }
     }
 

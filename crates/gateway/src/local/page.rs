@@ -203,10 +203,12 @@ async fn overview(State(shared): State<Shared>, headers: HeaderMap, Query(view):
         ..api::Filter::default()
     };
     let listed = shared.backend.list(visit.peer, filter).await?;
+    let servers = shared.backend.servers(visit.peer).await?;
     let health = shared.backend.health(visit.peer).await?;
     Ok(show::overview(
         &visit,
         &listed,
+        &servers,
         &health,
         view.still.is_some(),
         said(&view),

@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use longhaul_engine::process::View;
 use longhaul_mcp::{
     client::{
         self, Carrier, Era, Kind, Outgoing, Sent, Spoken,
@@ -311,6 +312,11 @@ impl Connection {
     /// The end of the server's standard error so far.
     pub fn stderr(&self) -> String {
         self.inner.outlet.stderr()
+    }
+
+    /// What can be seen of a program.
+    pub(super) fn view(&self) -> Option<View> {
+        self.inner.outlet.view()
     }
 
     /// The process id of a program.

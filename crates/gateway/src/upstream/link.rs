@@ -5,6 +5,7 @@
 
 use std::{fmt, time::Duration};
 
+use longhaul_engine::process::View;
 use longhaul_mcp::client::{Carrier, Sent};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use tokio::time::{Instant, sleep_until};
@@ -226,6 +227,14 @@ impl Outlet {
         match self {
             Outlet::Stdio(_) => {}
             Outlet::Http(outlet) => outlet.abandon(id),
+        }
+    }
+
+    /// What can be seen of a program.
+    pub fn view(&self) -> Option<View> {
+        match self {
+            Outlet::Stdio(outlet) => Some(outlet.view()),
+            Outlet::Http(_) => None,
         }
     }
 

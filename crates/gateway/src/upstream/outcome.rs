@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use longhaul_engine::process::View;
 use longhaul_mcp::{
     RpcError, clean,
     client::result::{self, Bad, Came},
@@ -75,6 +76,8 @@ pub enum Event {
     /// The request has not begun: it waits for one of so many processes or sessions, all of which are in use. `None` when
     /// it waits no more.
     Waits(Option<usize>),
+    /// The program that the request goes to.
+    Runs(View),
 }
 
 /// How a request ended.

@@ -386,6 +386,9 @@ impl Server {
                 Ok(taken) => taken,
                 Err(untaken) => return (Outcome::Unsent(untaken.unsent()), None),
             };
+            if let (Some(events), Some(program)) = (&events, lease.connection.view()) {
+                let _full = events.try_send(Event::Runs(program));
+            }
             let begun = Instant::now();
             if let Some(wanted) = request.log_level {
                 tokio::select! {

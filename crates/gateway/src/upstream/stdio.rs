@@ -94,6 +94,8 @@ fn spec(program: &Program, host: &Host) -> Result<Spec, Unstartable> {
             output_max: 0,
             spill_max: 0,
             error_tail_max: STDERR_MAX,
+            // It is the protocol, and no text for people.
+            output_tail_max: 0,
             line_max: PIECE_MAX,
             // A server says nothing there.
             message_max: 1,
@@ -136,6 +138,11 @@ impl Outlet {
     /// The program's process id.
     pub fn pid(&self) -> i32 {
         self.orders.pid()
+    }
+
+    /// What can be seen of the program.
+    pub fn view(&self) -> process::View {
+        self.orders.view()
     }
 
     /// The end of its standard error so far.

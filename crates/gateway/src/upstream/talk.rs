@@ -197,6 +197,7 @@ impl Talk {
                 });
                 self.show(Note::new(None, None, text.as_deref()));
             }
+            Event::Runs(program) => self.context.runs(program),
             Event::Log { level, logger, data } => {
                 let log = Log { level, logger, data }.cleaned();
                 self.context.tell(log.encode());
@@ -291,7 +292,7 @@ impl Talk {
                 // Dropped, it is refused.
                 Event::Ask(question) => drop(question),
                 // It is over.
-                Event::Placed(..) => {}
+                Event::Placed(..) | Event::Runs(_) => {}
                 event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_)) => {
                     // Of what is no question nobody outside has to know.
                     drop(self.take(event));

@@ -30,7 +30,7 @@ pub(crate) async fn answer(common: &Common, flags: &Answer) -> Outcome {
     let client = background::client(common)?;
     let task = client.task(&flags.name).await?;
     let answered = match way(&task, flags)? {
-        Way::Typed(questions) => typed(&client, task, &questions).await?,
+        Way::Typed(questions) => typed(&client, task, &questions, &mut prompt::Typed::begin()).await?,
         Way::Made(answers) => given(&client, task, &answers).await?,
     };
     let Answered { task, last } = answered;
@@ -38,17 +38,33 @@ pub(crate) async fn answer(common: &Common, flags: &Answer) -> Outcome {
         say_json(&task)?;
         return Ok(Exit::Done);
     }
-    let word = match last {
-        Action::Accept => "answered",
-        Action::Decline => "declined",
-        Action::Dismiss => "dismissed",
-    };
-    say(format!("{word}; task {} is {}", task.name, task.state.word()));
+    say(done(&task, last));
     if !task.questions.is_empty() {
         let more = counted(task.questions.len(), "open question");
         say(format!("{more}: longhaul answer {}", task.name));
     }
     Ok(Exit::Done)
+}
+
+/// Asks a person all that this task asks, and says what was done.
+pub(crate) async fn dialogue(
+    client: &Client,
+    name: &str,
+    lines: &mut prompt::Typed,
+) -> Result<String, Failure> {
+    let task = client.task(name).await?;
+    let questions = task.questions.clone();
+    let Answered { task, last } = typed(client, task, &questions, lines).await?;
+    Ok(done(&task, last))
+}
+
+fn done(task: &Task, last: Action) -> String {
+    let word = match last {
+        Action::Accept => "answered",
+        Action::Decline => "declined",
+        Action::Dismiss => "dismissed",
+    };
+    format!("{word}; task {} is {}", task.name, task.state.word())
 }
 
 /// How the answers come.
@@ -82,13 +98,17 @@ fn way(task: &Task, flags: &Answer) -> Result<Way, Failure> {
 }
 
 /// Asks at the terminal, one question after the other.
-async fn typed(client: &Client, mut task: Task, questions: &[Question]) -> Result<Answered, Failure> {
-    let mut typed = prompt::Typed::begin();
+async fn typed(
+    client: &Client,
+    mut task: Task,
+    questions: &[Question],
+    typed: &mut prompt::Typed,
+) -> Result<Answered, Failure> {
     let mut last = Action::Accept;
     for question in questions {
         let mut earlier = prompt::Earlier::new();
         loop {
-            let answer = prompt::ask(&mut typed, &task, question, &mut earlier)
+            let answer = prompt::ask(typed, &task, question, &mut earlier)
                 .await
                 .ok_or_else(|| Failure::new(Exit::Interrupted, "interrupted", "nothing was answered"))?;
             last = answer.action;

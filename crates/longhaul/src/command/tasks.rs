@@ -113,6 +113,12 @@ fn describe(task: &Task) {
             .map(|stop| screen::stop(stop).to_owned())
             .unwrap_or_default(),
     );
+    if let Some(left) = &task.left {
+        row("", left.words());
+        let named = left.named.iter();
+        let named = named.map(|process| format!("{} {}", line(&process.name), process.pid));
+        row("alive", named.collect::<Vec<_>>().join(", "));
+    }
     for question in &task.questions {
         row(
             "asks",
@@ -131,4 +137,12 @@ fn describe(task: &Task) {
         (true, false) => format!("longhaul tasks watch {}", task.name),
     };
     row("next", next);
+    for (label, tail) in [("it wrote last", &task.stdout), ("standard error", &task.stderr)] {
+        if !tail.is_empty() {
+            say(format!("\n{label}"));
+            screen::block(tail)
+                .lines()
+                .for_each(|text| say(format!("  {text}")));
+        }
+    }
 }

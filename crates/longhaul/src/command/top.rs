@@ -1,103 +1,78 @@
-//! `longhaul top`: all tasks, again every second, until `q` or ctrl-c.
+//! `longhaul top`: all tasks, kept up to date; keys look at one, cancel it, and answer what it asks.
+//!
+//! Where no terminal shows it, one plain listing. What is drawn is made in [`view`], from data only.
 
 use std::{
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal},
     time::Duration,
 };
 
-use longhaul_gateway::admin::api::{Filter, Health, State, Task};
-use nix::sys::termios::{self, LocalFlags, SetArg, Termios};
+use longhaul_gateway::admin::api::{Filter, State, Task};
 use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
 };
 
+use self::{
+    terminal::{Key, Terminal},
+    view::{Mode, Shown},
+};
 use crate::{
     background,
     client::Client,
+    command::answer,
     exit::{Exit, Failure, Outcome},
     flags::Common,
+    prompt::Typed,
     screen::{self, say},
 };
 
-/// How often the table is made anew.
+mod terminal;
+mod view;
+
+/// How often what is shown is read anew.
 const EVERY: Duration = Duration::from_secs(1);
+/// The same while processes end.
+const EVERY_STOPPING: Duration = Duration::from_millis(300);
 /// The most tasks that are asked for.
 const TASKS_MAX: u32 = 200;
 
 /// Runs the command.
 pub(crate) async fn top(common: &Common) -> Outcome {
     let client = background::client(common)?;
-    if common.json || !io::stdout().is_terminal() {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    if common.json || !io::stdout().is_terminal() || is_dumb {
         return once(&client, common.json).await;
     }
-    let listen = |kind| signal(kind).map_err(|error| Failure::fault(error.to_string()));
-    let (mut resized, mut told) = (
-        listen(SignalKind::window_change())?,
-        listen(SignalKind::terminate())?,
-    );
-    let mut terminal = Terminal::begin()?;
-    loop {
-        let lines = match look(&client).await {
-            Ok(lines) => lines,
-            Err(failure) if failure.exit == Exit::Unreachable => {
-                vec![failure.message, "waiting for it; q ends".into()]
-            }
-            Err(failure) => return Err(failure),
-        };
-        draw(&lines);
-        tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
-            _ = resized.recv() => {}
-            () = terminal.ended() => return Ok(Exit::Done),
-            _ = told.recv() => return Ok(Exit::Done),
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Done),
-        }
-    }
+    Top::begin(client)?.run().await
 }
 
 async fn once(client: &Client, as_json: bool) -> Outcome {
+    let listed = client.list(&filter()).await?;
     if as_json {
-        screen::say_json(&client.list(&filter()).await?)?;
-    } else {
-        for text in look(client).await? {
-            say(text);
-        }
+        screen::say_json(&listed)?;
+        return Ok(Exit::Done);
+    }
+    let health = client.health().await?;
+    let tasks = sorted(listed.tasks);
+    say(view::heading(&health));
+    say("");
+    screen::tasks(&tasks, screen::width()).iter().for_each(say);
+    if tasks.is_empty() {
+        say(view::NOTHING);
     }
     Ok(Exit::Done)
 }
 
-async fn look(client: &Client) -> Result<Vec<String>, Failure> {
-    let health = client.health().await?;
-    let listed = client.list(&filter()).await?;
-    let rows = terminal_size::terminal_size()
-        .map_or(40, |(_, height)| usize::from(height.0))
-        .saturating_sub(4)
-        .max(5);
-    let mut tasks = listed.tasks;
-    // What needs a person first, then what runs, then the newest of what has ended.
-    tasks.sort_by_key(|task| rank(task.state));
-    tasks.truncate(rows);
-    Ok(lines(&health, &tasks))
-}
-
-fn lines(health: &Health, tasks: &[Task]) -> Vec<String> {
-    let up = screen::age(health.now_ms.saturating_sub(health.started_at_ms));
-    let ending = if health.draining { "  ending" } else { "" };
-    let mut lines = vec![
-        format!(
-            "longhaul {}  up {up}  {} open  {} kept{ending}",
-            screen::line(&health.version),
-            health.open,
-            health.tasks
-        ),
-        String::new(),
-    ];
-    lines.extend(screen::tasks(tasks, screen::width()));
-    if tasks.is_empty() {
-        lines.push("no tasks yet: longhaul run TOOL".to_owned());
-    }
-    lines
+/// What needs a person first, then what runs, then the newest of what has ended.
+fn sorted(mut tasks: Vec<Task>) -> Vec<Task> {
+    tasks.sort_by_key(|task| match task.state {
+        State::Asking | State::Held => 0,
+        State::Running | State::Stopping => 1,
+        State::Queued => 2,
+        State::Done | State::Failed | State::Cancelled | State::Lost => 3,
+    });
+    tasks
 }
 
 fn filter() -> Filter {
@@ -107,77 +82,145 @@ fn filter() -> Filter {
     }
 }
 
-const fn rank(state: State) -> u8 {
-    match state {
-        State::Asking | State::Held => 0,
-        State::Running | State::Stopping => 1,
-        State::Queued => 2,
-        State::Done | State::Failed | State::Cancelled | State::Lost => 3,
+struct Top {
+    client: Client,
+    terminal: Terminal,
+    shown: Shown,
+    resized: Signal,
+    told: Signal,
+    interrupted: Signal,
+}
+
+/// What ends a wait.
+enum Next {
+    Look,
+    Draw,
+    Key(Key),
+    End,
+}
+
+impl Top {
+    fn begin(client: Client) -> Result<Top, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::fault(error.to_string()));
+        Ok(Top {
+            client,
+            resized: listen(SignalKind::window_change())?,
+            told: listen(SignalKind::terminate())?,
+            interrupted: listen(SignalKind::interrupt())?,
+            terminal: Terminal::begin()?,
+            shown: Shown::default(),
+        })
     }
-}
 
-/// Draws the whole screen; lines that do not fit are left out.
-fn draw(lines: &[String]) {
-    let rows = terminal_size::terminal_size().map_or(40, |(_, height)| usize::from(height.0));
-    let columns = screen::width();
-    let shown: Vec<String> = lines
-        .iter()
-        .take(rows)
-        .map(|line| format!("{}\x1b[K", screen::cut(line, columns)))
-        .collect();
-    write(&format!("\x1b[H{}\x1b[J", shown.join("\r\n")));
-}
-
-fn write(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// The terminal's second screen, and its keyboard without waiting for the enter key; both are put back at the end.
-struct Terminal {
-    before: Option<Termios>,
-    ended: oneshot::Receiver<()>,
-}
-
-impl Terminal {
-    fn begin() -> Result<Terminal, Failure> {
-        let stdin = io::stdin();
-        let before = termios::tcgetattr(&stdin).ok();
-        if let Some(before) = &before {
-            let mut plain = before.clone();
-            plain.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
-            termios::tcsetattr(&stdin, SetArg::TCSANOW, &plain)
-                .map_err(|error| Failure::fault(error.to_string()))?;
-        }
-        write("\x1b[?1049h\x1b[?25l");
-        let (sender, ended) = oneshot::channel();
-        // A thread of its own: reading the keyboard cannot be stopped, and the process may end while it does.
-        std::thread::spawn(move || {
-            let quits = io::stdin()
-                .lock()
-                .bytes()
-                .map_while(Result::ok)
-                .any(|byte| matches!(byte, b'q' | b'Q' | 4));
-            if quits {
-                let _ = sender.send(());
+    async fn run(mut self) -> Outcome {
+        self.look().await?;
+        loop {
+            let (columns, rows) = terminal::size();
+            self.terminal.draw(&view::draw(&mut self.shown, columns, rows));
+            let every = match self.shown.is_stopping() {
+                true => EVERY_STOPPING,
+                false => EVERY,
+            };
+            let next = tokio::select! {
+                () = tokio::time::sleep(every) => Next::Look,
+                _ = self.resized.recv() => Next::Draw,
+                key = self.terminal.key() => Next::Key(key),
+                _ = self.told.recv() => Next::End,
+                _ = self.interrupted.recv() => Next::End,
+            };
+            match next {
+                Next::Look => self.look().await?,
+                Next::Draw => self.terminal.forget(),
+                Next::Key(key) => {
+                    if !self.obey(key).await? {
+                        return Ok(Exit::Done);
+                    }
+                }
+                Next::End => return Ok(Exit::Done),
             }
-        });
-        Ok(Terminal { before, ended })
-    }
-
-    async fn ended(&mut self) {
-        if (&mut self.ended).await.is_err() {
-            // Standard input was closed: ctrl-c still ends.
-            std::future::pending::<()>().await;
         }
     }
-}
 
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        write("\x1b[?25h\x1b[?1049l");
-        if let Some(before) = &self.before {
-            let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, before);
+    /// Reads anew what is shown.
+    async fn look(&mut self) -> Result<(), Failure> {
+        match self.read().await {
+            Ok(()) => {
+                self.shown.away = None;
+                Ok(())
+            }
+            Err(failure) if failure.exit == Exit::Unreachable => {
+                self.shown.away = Some(failure.message);
+                Ok(())
+            }
+            Err(failure) => Err(failure),
         }
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
+        self.shown.health = Some(self.client.health().await?);
+        self.shown.servers = self.client.servers().await?.servers;
+        self.shown.take(sorted(self.client.list(&filter()).await?.tasks));
+        self.shown.details = match (&self.shown.mode, &self.shown.selected) {
+            (Mode::Details, Some(name)) => self.client.task(name).await.ok(),
+            (Mode::Details | Mode::List, _) => None,
+        };
+        Ok(())
+    }
+
+    /// Does what the key says; whether it goes on.
+    async fn obey(&mut self, key: Key) -> Result<bool, Failure> {
+        if let Some(name) = self.shown.cancelling.take() {
+            if key == Key::Letter('y') {
+                self.shown.said = match self.client.cancel(&name).await {
+                    Ok(task) if task.state == State::Stopping => {
+                        format!("{name} is cancelled; its work is being stopped")
+                    }
+                    Ok(task) => format!("{name} is {}", task.state.word()),
+                    Err(failure) => screen::line(&failure.message),
+                };
+                self.look().await?;
+            }
+            return Ok(true);
+        }
+        self.shown.said.clear();
+        match key {
+            Key::Letter('q') => return Ok(false),
+            Key::Up | Key::Letter('k') => self.shown.step(-1),
+            Key::Down | Key::Letter('j') => self.shown.step(1),
+            Key::Enter if self.shown.mode == Mode::List && self.shown.selected.is_some() => {
+                self.shown.mode = Mode::Details;
+            }
+            Key::Enter | Key::Escape => self.shown.mode = Mode::List,
+            Key::Letter('c') => self.shown.ask_to_cancel(),
+            Key::Letter('a') => self.answer().await?,
+            Key::Letter(_) => {}
+        }
+        if self.shown.mode == Mode::Details {
+            self.look().await?;
+        }
+        Ok(true)
+    }
+
+    /// The dialogue of `longhaul answer`, on the plain terminal.
+    async fn answer(&mut self) -> Result<(), Failure> {
+        let Some(task) = self.shown.task().filter(|task| !task.questions.is_empty()) else {
+            self.shown.said = "this task asks nothing".to_owned();
+            return Ok(());
+        };
+        let name = task.name.clone();
+        self.terminal.leave();
+        let (sender, lines) = mpsc::channel(16);
+        let mut typed = Typed::from_lines(lines);
+        let said = tokio::select! {
+            answered = answer::dialogue(&self.client, &name, &mut typed) => match answered {
+                Ok(said) => said,
+                Err(failure) => screen::line(&failure.message),
+            },
+            () = self.terminal.pass_lines(sender) => "nothing was answered".to_owned(),
+            _ = self.interrupted.recv() => "nothing was answered".to_owned(),
+        };
+        self.terminal.enter()?;
+        self.shown.said = said;
+        self.look().await
     }
 }

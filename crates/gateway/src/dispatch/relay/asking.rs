@@ -98,7 +98,7 @@ impl Asking<'_> {
                 biased;
                 Some(event) = heard.recv() => match event {
                     Event::Ask(question) => open.push(asker.clone().reply(question)),
-                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Task(_) | Event::Placed(..)) => {
+                    event @ (Event::Progress(_) | Event::Log { .. } | Event::Waits(_) | Event::Runs(_) | Event::Task(_) | Event::Placed(..)) => {
                         self.tell(event);
                     }
                 },

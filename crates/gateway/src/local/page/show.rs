@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::asked::{asker, words};
 use crate::{
-    admin::api::{Health, Outcome, State, Stop, Task, Tasks},
+    admin::api::{Health, Left, Outcome, Server, ServerState, Servers, State, Stop, Task, Tasks},
     local::links::Visit,
 };
 
@@ -21,10 +21,38 @@ const SHORT_MAX: usize = 160;
 const RESULT_MAX: usize = 256 * 1024;
 /// How often a page that shows open tasks is loaded again, in seconds.
 const RELOAD_SECONDS: u32 = 5;
+/// The same while processes are being ended, which a person who pressed Cancel watches.
+const RELOAD_STOPPING_SECONDS: u32 = 1;
+
+/// A page that is loaded again by itself.
+pub(super) struct Reload<'a> {
+    /// Its address.
+    here: &'a str,
+    seconds: u32,
+    /// The person wants it to hold still.
+    still: bool,
+}
+
+impl<'a> Reload<'a> {
+    /// Of a page that shows these tasks; `None` when nothing of it changes any more.
+    fn of<'t>(here: &'a str, still: bool, tasks: impl IntoIterator<Item = &'t Task>) -> Option<Reload<'a>> {
+        let mut open = tasks
+            .into_iter()
+            .filter(|task| !task.state.is_settled())
+            .peekable();
+        open.peek()?;
+        let seconds = match open.any(|task| task.state == State::Stopping) {
+            true => RELOAD_STOPPING_SECONDS,
+            false => RELOAD_SECONDS,
+        };
+        Some(Reload { here, seconds, still })
+    }
+}
 
 pub(super) fn overview(
     visit: &Visit,
     listed: &Tasks,
+    servers: &Servers,
     health: &Health,
     still: bool,
     said: Option<&str>,
@@ -36,10 +64,14 @@ pub(super) fn overview(
         .copied()
         .filter(|task| !task.questions.is_empty())
         .collect();
-    let reload = (!still && !open.is_empty()).then_some("/");
+    let title = match (asking.len(), open.len()) {
+        (0, 0) => "Tasks".to_owned(),
+        (0, open) => format!("{open} at work"),
+        (asking, _) => format!("({asking}) Waiting for your answer"),
+    };
     page(
-        "Tasks",
-        reload,
+        &title,
+        Reload::of("/", still, open.iter().copied()),
         html! {
             h1.unseen { "Tasks" }
             (notice(said))
@@ -66,10 +98,7 @@ pub(super) fn overview(
                 }
             }
             section aria-labelledby="open" {
-                div.row {
-                    h2 #open { "At work" }
-                    @if !open.is_empty() { (updates(still, "/")) }
-                }
+                h2 #open { "At work" }
                 @if open.is_empty() {
                     p.muted { "Nothing is running. Start something with " code { "longhaul run TOOL" } " or from a client." }
                 } @else {
@@ -83,6 +112,12 @@ pub(super) fn overview(
                     @if listed.next.is_some() {
                         p.muted { "Older ones: " code { "longhaul tasks list" } }
                     }
+                }
+            }
+            @if !servers.servers.is_empty() {
+                section aria-labelledby="servers" {
+                    h2 #servers { "Servers" }
+                    ul.servers { @for one in &servers.servers { (server(one)) } }
                 }
             }
             footer {
@@ -103,22 +138,22 @@ pub(super) fn task(
     said: Option<&str>,
 ) -> Markup {
     let here = format!("/tasks/{}", task.name);
-    let reload = (!still && !task.state.is_settled()).then_some(here.as_str());
     page(
-        &format!("{} · {}", text(&task.tool), task.name),
-        reload,
+        &format!("{} {} · {}", task.state.word(), text(&task.tool), task.name),
+        Reload::of(&here, still, [task]),
         html! {
             p { a href="/" { "← All tasks" } }
             (notice(said))
-            div.row {
+            div.row.top {
                 h1 { (text(&task.tool)) " " span.muted { (task.name) } }
-                @if !task.state.is_settled() { (updates(still, &here)) }
+                @if !task.state.is_finished() { (cancel(visit, task)) }
             }
-            p {
+            p.standing {
                 (state(task)) " "
-                @if task.questions.is_empty() { span.muted { (now(task)) } }
+                @if task.questions.is_empty() { span { (text(standing(task))) } }
             }
-            (progress(task))
+            @if task.progress.is_some() && !task.state.is_finished() { p.far { (progress(task)) } }
+            @if let Some(stop) = task.stop { (tree(stop, task.left.as_ref())) }
             @for question in &task.questions {
                 div.card.ask {
                     (words(question))
@@ -127,17 +162,77 @@ pub(super) fn task(
             }
             dl {
                 @if let Some(server) = &task.server { dt { "Server" } dd { (text(server)) } }
-                dt { "Age" } dd { (age(task)) }
                 dt { "From" } dd { (text(task.caller())) }
+                dt { "Age" } dd { (age(task)) }
                 @if !task.session.is_empty() { dt { "Session" } dd { (text(&task.session)) } }
                 dt { "Attempts" } dd { (task.attempts) }
-                @if let Some(stop) = task.stop { dt { "Its work" } dd { (stop_words(stop)) } }
                 @if let Some(reason) = &task.reason { dt { "Why" } dd { (text(reason)) } }
             }
+            (written("It wrote last", &task.stdout))
+            (written("Standard error", &task.stderr))
             @if let Some(outcome) = outcome { (result(outcome)) }
-            @if !task.state.is_finished() { (cancel(visit, task)) }
         },
     )
+}
+
+/// What is left of the processes of a task that was ended from outside.
+fn tree(stop: Stop, left: Option<&Left>) -> Markup {
+    let left = left.filter(|_| stop == Stop::Stopping);
+    html! {
+        section.card.tree aria-labelledby="tree" data-stop=(stop_word(stop)) {
+            h2 #tree { "Its processes" }
+            p role="status" {
+                @match left {
+                    Some(left) => {
+                        progress max=(left.seen) value=(left.seen.saturating_sub(left.alive)) aria-label="Processes that are gone" {}
+                        " " strong { (left.words()) }
+                    },
+                    None => (stop_words(stop)),
+                }
+            }
+            @if let Some(left) = left {
+                ul.processes {
+                    @for process in &left.named {
+                        li { (text(&process.name)) " " span.muted { (process.pid) } }
+                    }
+                    @let more = (left.alive as usize).saturating_sub(left.named.len());
+                    @if more > 0 { li.more { "and " (more) " more" } }
+                }
+            }
+        }
+    }
+}
+
+/// The last lines of what a program wrote so far.
+fn written(heading: &str, tail: &str) -> Markup {
+    html! {
+        @if !tail.is_empty() {
+            h2 { (heading) }
+            pre.tail tabindex="0" { span { (lines(tail)) } }
+        }
+    }
+}
+
+/// A server behind this one, for whoever configured it.
+fn server(server: &Server) -> Markup {
+    let state = match server.state {
+        ServerState::Starting => "starting",
+        ServerState::Ready => "ready",
+        ServerState::Degraded => "degraded",
+        ServerState::Disabled => "disabled",
+    };
+    html! {
+        li {
+            strong { (text(&server.name)) } " "
+            span.state data-state=(state) { (state) } " "
+            span.muted {
+                (server.tools) @if server.tools == 1 { " tool" } @else { " tools" }
+                @if let Some(itself) = &server.calls_itself { " · " (short(itself)) }
+                @if server.waiting > 0 { " · " (server.waiting) " waiting" }
+            }
+            @if let Some(why) = &server.why { p.why { (short(why)) } }
+        }
+    }
 }
 
 pub(super) fn refused(title: &str, message: &str) -> Markup {
@@ -171,11 +266,11 @@ fn table(visit: &Visit, tasks: &[&Task], caption: &str, acts: bool) -> Markup {
                 @for task in tasks {
                     tr {
                         th scope="row" data-label="Name" { a href=(format!("/tasks/{}", task.name)) { (task.name) } }
-                        td data-label="Tool" { (text(&task.tool)) }
+                        td data-label="Tool" { (short(&task.tool)) }
                         td data-label="State" { (state(task)) }
                         td.age data-label="Age" { (age(task)) }
                         td data-label="From" { (text(task.caller())) }
-                        td data-label="Now" { (progress(task)) (now(task)) }
+                        td.now data-label="Now" { (progress(task)) (now(task)) }
                         @if acts {
                             td data-label="" { @if !task.state.is_finished() { (cancel(visit, task)) } }
                         }
@@ -202,12 +297,15 @@ fn state(task: &Task) -> Markup {
 
 fn progress(task: &Task) -> Markup {
     let shown = task.progress.as_ref().filter(|_| !task.state.is_finished());
-    let parts =
-        shown.and_then(|progress| Some((progress.done, progress.total.filter(|total| *total > 0.0)?)));
+    let total = shown.and_then(|progress| progress.total.filter(|total| *total > 0.0));
     html! {
-        @if let Some((done, total)) = parts {
-            progress max=(total) value=(done.clamp(0.0, total)) aria-label=(format!("Progress of {}", task.name)) {}
-            " " (percent(done, total)) " % "
+        @match (shown, total) {
+            (Some(progress), Some(total)) => {
+                progress max=(total) value=(progress.done.clamp(0.0, total)) aria-label=(format!("Progress of {}", task.name)) {}
+                " " span.count { (percent(progress.done, total)) " % · " (progress.done) "/" (total) } " "
+            },
+            (Some(progress), None) => { span.count { (progress.done) } " " },
+            (None, _) => {},
         }
     }
 }
@@ -216,23 +314,27 @@ fn percent(done: f64, total: f64) -> u8 {
     (done / total * 100.0).clamp(0.0, 100.0) as u8
 }
 
+/// What it does now, in a table.
 fn now(task: &Task) -> Markup {
     if let Some(question) = task.questions.first() {
         return html! { "“" (short(&question.message)) "”" };
     }
-    let from_tool = task
-        .progress
-        .as_ref()
-        .filter(|_| !task.state.is_finished())
-        .and_then(|progress| progress.message.as_deref())
-        .unwrap_or(&task.status);
     html! {
-        @match (task.state, task.stop) {
-            (State::Stopping, _) => "its processes are being stopped",
-            (State::Cancelled, Some(stop)) => (stop_words(stop)),
-            (State::Held | State::Queued | State::Running | State::Asking | State::Done | State::Failed | State::Cancelled | State::Lost, _) => (text(from_tool)),
+        @match (task.state, task.stop, &task.left) {
+            (State::Stopping, _, Some(left)) => (left.words()),
+            (State::Stopping, _, None) => "its processes are being stopped",
+            (State::Cancelled, Some(stop), _) => (stop_words(stop)),
+            (State::Held | State::Queued | State::Running | State::Asking | State::Done | State::Failed | State::Cancelled | State::Lost, _, _) => (short(standing(task))),
         }
     }
+}
+
+/// What the tool says that it does, or how it ended.
+fn standing(task: &Task) -> &str {
+    let progress = task.progress.as_ref().filter(|_| !task.state.is_finished());
+    progress
+        .and_then(|progress| progress.message.as_deref())
+        .unwrap_or(&task.status)
 }
 
 fn stop_words(stop: Stop) -> &'static str {
@@ -241,6 +343,15 @@ fn stop_words(stop: Stop) -> &'static str {
         Stop::Stopping => "told to stop; not confirmed yet",
         Stop::Stopped => "stopped; nothing of it is left",
         Stop::Unknown => "it may still be running: nobody is left who could tell",
+    }
+}
+
+fn stop_word(stop: Stop) -> &'static str {
+    match stop {
+        Stop::NotStarted => "not-started",
+        Stop::Stopping => "stopping",
+        Stop::Stopped => "stopped",
+        Stop::Unknown => "unknown",
     }
 }
 
@@ -287,12 +398,6 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
-fn updates(still: bool, here: &str) -> Markup {
-    html! {
-        @if still { a href=(here) { "Update by itself" } } @else { a href=(format!("{here}?still=1")) { "Hold still" } }
-    }
-}
-
 pub(super) fn notice(said: Option<&str>) -> Markup {
     html! { @if let Some(said) = said { p.notice role="status" { (said) } } }
 }
@@ -320,7 +425,7 @@ fn lines(words: &str) -> String {
     shown.join("\n")
 }
 
-pub(super) fn page(title: &str, reload: Option<&str>, body: Markup) -> Markup {
+pub(super) fn page(title: &str, reload: Option<Reload<'_>>, body: Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -329,14 +434,23 @@ pub(super) fn page(title: &str, reload: Option<&str>, body: Markup) -> Markup {
                 title { (title) " · Longhaul" }
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                @if let Some(here) = reload {
-                    meta http-equiv="refresh" content=(format!("{RELOAD_SECONDS};url={here}"));
+                @if let Some(Reload { here, seconds, still: false }) = &reload {
+                    meta http-equiv="refresh" content=(format!("{seconds};url={here}"));
                 }
                 link rel="stylesheet" href="/style.css";
             }
             body {
                 a.skip href="#main" { "To the content" }
-                header { a.brand href="/" { "Longhaul" } }
+                header {
+                    a.brand href="/" { "Longhaul" }
+                    // Early in the order of the keyboard: each loading begins it anew.
+                    @if let Some(Reload { here, still, .. }) = &reload {
+                        @match still {
+                            true => a href=(here) { "Update by itself" },
+                            false => a href=(format!("{here}?still=1")) { "Hold still" },
+                        }
+                    }
+                }
                 main #main tabindex="-1" { (body) }
             }
         }
