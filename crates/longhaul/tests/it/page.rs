@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use longhaul_engine::clock;
 use serde_json::{Value, json};
 
-use crate::support::{Http, Rig, Server};
+use crate::support::{Http, PATIENCE, Rig, Server};
 
 const TOOLS: &str = r#"
 [tools.asks]
@@ -73,6 +74,81 @@ fn a_task_is_cancelled_from_the_page() {
         303
     );
     rig.until_state(&name, "cancelled");
+}
+
+#[test]
+fn a_cancelled_task_shows_how_many_of_its_processes_are_gone() {
+    // Three processes: one of them takes no notice of TERM.
+    let rig = Rig::new(
+        "[tools.tree]\ndescription = \"x\"\ncommand = [\"sh\", \"-c\", \"\"\"\n\
+         sleep 600 &\nsh -c 'trap \"\" TERM; exec sleep 601' &\necho on its way; echo loud >&2; longhaul progress 1 2 begun\nwait\"\"\"]\n",
+    );
+    let server = rig.serve();
+    let cookie = server.enter(&rig);
+    let name = rig.start(&["tree"]);
+    let path = format!("/tasks/{name}");
+    until_shown(&server, &path, &cookie, |body| {
+        body.contains("on its way") && body.contains("loud") && body.contains("50 %")
+    });
+    until_ignored(&rig);
+    let token = server.get("/", &cookie).hidden("form_token");
+    let sent = server.post(
+        &format!("{path}/cancel"),
+        &cookie,
+        &origin(&server),
+        &[("form_token", &token)],
+    );
+    assert_eq!(sent.status, 303);
+    let stopping = until_shown(&server, &path, &cookie, |body| {
+        body.contains("2 of 3 processes gone")
+    });
+    assert!(stopping.contains("<li>sleep"), "{stopping}");
+    assert!(
+        stopping.contains("content=\"1;url="),
+        "it is loaded again every second"
+    );
+    let told = rig.run(&["tasks", &name]).out;
+    assert!(told.contains("2 of 3 processes gone"), "{told}");
+    rig.until_state(&name, "cancelled");
+    let ended = server.get(&path, &cookie).body;
+    assert!(ended.contains("stopped; nothing of it is left"), "{ended}");
+}
+
+/// The page as soon as it is as the test says.
+fn until_shown(server: &Server, path: &str, cookie: &str, done: impl Fn(&str) -> bool) -> String {
+    let deadline = clock::monotonic() + PATIENCE;
+    loop {
+        let body = server.get(path, cookie).body;
+        if done(&body) {
+            return body;
+        }
+        assert!(clock::monotonic() < deadline, "{body}");
+    }
+}
+
+/// Until the process that takes no notice of TERM is one: the kernel says so.
+fn until_ignored(rig: &Rig) {
+    let home = format!("HOME={}", rig.home.path().display());
+    let deadline = clock::monotonic() + PATIENCE;
+    let ignores = |process: &std::path::Path| {
+        let text = |name| {
+            let bytes = std::fs::read(process.join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let status = text("status");
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        text("cmdline") == "sleep\0601\0"
+            && text("environ").contains(&home)
+            && ignored.is_some_and(|mask| mask & (1 << 14) != 0)
+    };
+    while !std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .any(|entry| ignores(&entry.path()))
+    {
+        assert!(clock::monotonic() < deadline);
+    }
 }
 
 /// S4
