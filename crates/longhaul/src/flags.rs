@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Answer(Answer),
     /// Cancel a task and stop its work
     Cancel(Name),
-    /// Watch all tasks; `q` ends
+    /// Watch all tasks; keys look at one, cancel it, answer it
     Top,
     /// Show the server's log
     Logs(Logs),
