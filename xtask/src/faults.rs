@@ -115,6 +115,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a call of one session is not answered by another session's process of a server",
     ),
     (
+        "a-wrapped-server-is-shown-to-all",
+        "",
+        "a wrapped server is shown to nobody but the pipes that brought it",
+    ),
+    (
+        "living-windows-share-a-call",
+        "",
+        "a call of a wrapped server is joined from another pipe only once its own has ended",
+    ),
+    (
         "a-task-runs-another-server-s-tool",
         "",
         "a task of a server's tool is run by that tool or by none",

@@ -8,7 +8,7 @@ mod of_task;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 use longhaul_core::{Body, Span, task::Rules};
@@ -76,6 +76,10 @@ struct Part {
     prefix: Prefix,
     tools: Vec<Arc<Entry>>,
     beside: Beside,
+    /// Those of a server that is shown to nobody but whoever wrapped it. It has no part in what all others see.
+    apart: Option<Versions>,
+    /// It has offered something, or said that it has nothing.
+    is_known: bool,
 }
 
 /// What one server offers from now on.
@@ -114,6 +118,8 @@ pub struct Offered {
     versions: Versions,
     /// What each toolset has of it.
     toolsets: BTreeMap<String, Offered>,
+    /// What each wrapped server has, which is nowhere else.
+    wrapped: BTreeMap<String, Offered>,
 }
 
 /// One tool.
@@ -142,6 +148,8 @@ pub struct Entry {
     pub server_tool: Option<ServerTool>,
     /// What it returns depends on what its session did before.
     pub is_of_session: bool,
+    /// It is of a server that `longhaul wrap` brought: whoever comes back does so from another pipe.
+    pub is_wrapped: bool,
     /// Looks at the arguments.
     pub arguments: Arc<dyn Arguments>,
     /// Runs one attempt.
@@ -215,9 +223,14 @@ impl Offered {
 
     /// The tools of this server that are listed.
     pub fn of_server(&self, server: &str) -> impl Iterator<Item = (&Entry, &ServerTool)> {
-        let tools = self.order.iter();
+        let tools = self.wrapped.get(server).unwrap_or(self).order.iter();
         let tools = tools.filter_map(|entry| Some((&**entry, entry.server_tool.as_ref()?)));
         tools.filter(move |(_, tool)| tool.server == server)
+    }
+
+    /// Whether it is known what this wrapped server offers.
+    pub fn knows_wrapped(&self, server: &str) -> bool {
+        self.wrapped.contains_key(server)
     }
 
     /// The tools of this server that are not listed because their names are taken.
@@ -246,6 +259,10 @@ impl Offered {
 
     /// The part of it that an endpoint shows.
     pub fn of(&self, selection: &Selection) -> &Offered {
+        if let Some(wrapped) = selection.wrapped() {
+            // One that is not kept any more, or whose tools are not known yet, offers nothing.
+            return self.wrapped.get(&wrapped.config.name).unwrap_or(&NOTHING);
+        }
         match selection.toolset() {
             None => self,
             // Invariant: only the catalog makes selections, of the toolsets that it was made with.
@@ -253,6 +270,8 @@ impl Offered {
         }
     }
 }
+
+static NOTHING: LazyLock<Offered> = LazyLock::new(Offered::default);
 
 impl Default for Catalog {
     fn default() -> Catalog {
@@ -287,8 +306,35 @@ impl Catalog {
                 prefix,
                 tools: Vec::new(),
                 beside: Beside::default(),
+                apart: None,
+                is_known: false,
             }));
         self
+    }
+
+    /// Makes a place for a wrapped server, which offers nothing yet, and never anything to others.
+    pub fn wrap(&self, server: &str) {
+        let mut parts = self.lock();
+        if parts.servers.iter().all(|part| part.server != server) {
+            parts.servers.push(Part {
+                server: server.to_owned(),
+                prefix: Prefix::Never,
+                tools: Vec::new(),
+                beside: Beside::default(),
+                apart: (!longhaul_core::fault!("a-wrapped-server-is-shown-to-all")).then(Versions::default),
+                is_known: false,
+            });
+        }
+    }
+
+    /// A wrapped server is kept no longer: its place goes.
+    pub fn unwrap(&self, server: &str) {
+        let mut parts = self.lock();
+        parts
+            .servers
+            .retain(|part| part.apart.is_none() || part.server != server);
+        let offered = Arc::new(parts.offered());
+        self.offered.send_replace(offered);
     }
 
     /// The catalog with these toolsets, each of another name.
@@ -430,6 +476,7 @@ impl Parts {
             resources: was.resources != is.resources || was.said.resources != is.said.resources,
             server: server.clone(),
         };
+        let versions = part.apart.as_mut().unwrap_or(versions);
         versions.tools += u64::from(!same || changed.said_tools);
         versions.prompts += u64::from(changed.prompts);
         versions.resources += u64::from(changed.resources);
@@ -442,6 +489,7 @@ impl Parts {
         }
         part.tools = tools.into_iter().map(Arc::new).collect();
         part.beside = beside;
+        part.is_known = true;
         Some(changed)
     }
 
@@ -477,7 +525,7 @@ impl Parts {
     fn offered(&self) -> Offered {
         let mut offered = Offered {
             versions: self.versions,
-            relays: self.relays(|_| true),
+            relays: self.relays(|part| part.apart.is_none()),
             ..Offered::default()
         };
         for command in &self.commands {
@@ -487,14 +535,30 @@ impl Parts {
         }
         let shared = self.shared_names();
         for part in &self.servers {
+            let Some(versions) = part.apart else {
+                for tool in &part.tools {
+                    offered.add_of_server(part, tool, self.begins(part, tool, &shared));
+                }
+                continue;
+            };
+            let mut own = Offered {
+                versions,
+                relays: part.beside.relays,
+                ..Offered::default()
+            };
             for tool in &part.tools {
-                offered.add_of_server(part, tool, self.begins(part, tool, &shared));
+                offered.add_of_tasks(part, tool);
+                own.list(part, &tool.listing.name, Arc::clone(tool));
+            }
+            offered.refused.append(&mut own.refused);
+            if part.is_known {
+                offered.wrapped.insert(part.server.clone(), own);
             }
         }
         for (toolset, versions) in &self.toolsets {
             let mut part = Offered {
                 versions: *versions,
-                relays: self.relays(|server| toolset.has_server(server)),
+                relays: self.relays(|part| part.apart.is_none() && toolset.has_server(&part.server)),
                 ..Offered::default()
             };
             for entry in offered.order.iter().filter(|entry| toolset.has(entry)) {
@@ -506,8 +570,8 @@ impl Parts {
     }
 
     /// What these servers offer besides tools.
-    fn relays(&self, of: impl Fn(&str) -> bool) -> Relays {
-        let parts = self.servers.iter().filter(|part| of(&part.server));
+    fn relays(&self, of: impl Fn(&Part) -> bool) -> Relays {
+        let parts = self.servers.iter().filter(|part| of(part));
         parts.fold(Relays::default(), |relays, part| relays.or(part.beside.relays))
     }
 
@@ -520,13 +584,19 @@ impl Parts {
     /// Whether a server's tool is named as if it were another server's.
     fn belongs_to_another(&self, name: &str, server: &str) -> bool {
         let named = name.split_once(BETWEEN).map(|(named, _)| named);
-        let others = self.servers.iter().filter(|part| part.server != server);
+        let others = self
+            .servers
+            .iter()
+            .filter(|part| part.apart.is_none() && part.server != server);
         named.is_some_and(|named| others.into_iter().any(|part| part.server == named))
     }
 
     /// The names that tell no tool from another.
     fn shared_names(&self) -> BTreeSet<&str> {
-        let plain = self.servers.iter().filter(|part| part.prefix != Prefix::Always);
+        let plain = self
+            .servers
+            .iter()
+            .filter(|part| part.apart.is_none() && part.prefix != Prefix::Always);
         let tools = self.commands.iter().chain(plain.flat_map(|part| &part.tools));
         let names = tools.map(|tool| tool.listing.name.as_str());
         repeated([WAIT_TOOL].into_iter().chain(names))
@@ -546,21 +616,32 @@ impl Offered {
     }
 
     fn add_of_server(&mut self, part: &Part, tool: &Arc<Entry>, begins: bool) {
-        let bare = &tool.listing.name;
-        let full = full_name(&part.server, bare);
-        if let Some(own) = &tool.server_tool {
-            for name in [bare, &full] {
-                let works = self.of_task(name.clone());
-                works.of_servers.push((own.clone(), Arc::clone(&tool.work)));
-            }
-        }
+        self.add_of_tasks(part, tool);
         let entry = match begins {
-            true => Arc::new(tool.named(full)),
+            true => Arc::new(tool.named(full_name(&part.server, &tool.listing.name))),
             false => Arc::clone(tool),
         };
+        self.list(part, &tool.listing.name, entry);
+    }
+
+    /// Lists a server's tool, or says that its name is taken.
+    fn list(&mut self, part: &Part, bare: &str, entry: Arc<Entry>) {
         if !self.add(entry) {
-            let server = &part.server;
-            self.refused.entry(server.clone()).or_default().push(bare.clone());
+            self.refused
+                .entry(part.server.clone())
+                .or_default()
+                .push(bare.to_owned());
+        }
+    }
+
+    /// The names under which a task of this tool may be stored.
+    fn add_of_tasks(&mut self, part: &Part, tool: &Arc<Entry>) {
+        let bare = &tool.listing.name;
+        if let Some(own) = &tool.server_tool {
+            for name in [bare.clone(), full_name(&part.server, bare)] {
+                let works = self.of_task(name);
+                works.of_servers.push((own.clone(), Arc::clone(&tool.work)));
+            }
         }
     }
 

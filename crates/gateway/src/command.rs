@@ -134,6 +134,7 @@ pub fn entry(tool: &config::Tool, tasks: &Tasks, host: &Arc<Host>) -> Result<Ent
         },
         server_tool: None,
         is_of_session: false,
+        is_wrapped: false,
         arguments: Arc::clone(&command.checker) as Arc<_>,
         work: Arc::new(command),
     })

@@ -68,6 +68,12 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 pub const TOOL_NAME_WARN: usize = 60;
 /// The most servers behind one Longhaul.
 pub const SERVERS_MAX: usize = 100;
+/// The most servers that `longhaul wrap` brought and that are kept; one more takes the place of the one that was not
+/// used for longest.
+pub const WRAPPED_MAX: usize = 64;
+/// The most bytes of the command, the folder and the environment of a wrapped server: what the system takes for a
+/// program.
+pub const WRAPPED_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of instructions that clients are told, those of all servers together.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 64 << 10;
 /// The helper tool with which a model waits for a task; no other tool may have its name.

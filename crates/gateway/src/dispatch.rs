@@ -32,6 +32,7 @@ mod tasks;
 mod told;
 mod wait;
 mod waiting;
+mod wrapping;
 
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ pub use sessions::Limits as SessionLimits;
 pub(crate) use steps::Steps;
 pub use waiting::Waiting;
 pub(crate) use waiting::{As, Line};
+pub use wrapping::{Kept, wrapped};
 
 use crate::{
     catalog::Catalog,
@@ -102,6 +104,7 @@ struct Inner {
     shown: told::Shown,
     /// The results on their way to a caller that came back for them: nobody else is given one of these.
     handing: join::Tally,
+    wrapping: wrapping::Wrapping,
 }
 
 /// The limits that dispatch keeps.
@@ -239,6 +242,7 @@ impl Dispatch {
         let session_ids = seal::Sealer::new(&keys);
         let started_at = engine.now();
         let replies = Room::new(settings.replies_max);
+        let wrapping = wrapping::Wrapping::new(&keys);
         let inner = Inner {
             engine: Gated::new(engine),
             catalog,
@@ -259,6 +263,7 @@ impl Dispatch {
             waiting: join::Tally::default(),
             returning: returning::Calls::default(),
             handing: join::Tally::default(),
+            wrapping,
             replies,
             polls: polls::Polls::new(),
             shown: told::Shown::default(),
@@ -277,6 +282,13 @@ impl Dispatch {
     ) -> Handled {
         if !self.inner.settings.tasks_enabled {
             incoming.client.takes = Takes::Never;
+        }
+        let needs_server = matches!(
+            incoming.request,
+            Request::Discover | Request::ListTools { .. } | Request::CallTool(_) | Request::Relay(_)
+        );
+        if let Some(error) = self.unreached(&caller.selection).filter(|_| needs_server) {
+            return Handled::Reply(Box::new(Reply::Error(error)));
         }
         let reply = match incoming.request {
             Request::Discover => Ok(Reply::Discover(self.discovery(&caller.selection))),

@@ -210,6 +210,7 @@ impl Listener {
             Ok((row, now)) => {
                 if row.task.is_finished() {
                     self.unfollow(task);
+                    self.dispatch.was_fetched(&row).await;
                 } else {
                     self.watcher.follow(task, row.version);
                 }

@@ -33,6 +33,7 @@ use self::{
     writer::Writer,
 };
 use crate::{
+    admin,
     catalog::Catalog,
     dispatch::{Conversation, Dispatch, Handled, Step, Steps},
     identity::{Caller, Origin},
@@ -41,6 +42,7 @@ use crate::{
     replies::{self, Full, Share},
     session::{Session, shared::Shared},
     toolset::Selection,
+    upstream::{fleet::InUse, wrapped::Brought},
 };
 
 /// What a connection is limited to.
@@ -84,6 +86,16 @@ pub enum Peer {
     },
 }
 
+impl Peer {
+    /// What names the pipe among its owner's, if anything does.
+    fn pipe(self) -> Option<String> {
+        match self {
+            Peer::Client => None,
+            Peer::Pipe { key, .. } => key.map(|key| format!("pipe:{key:032x}")),
+        }
+    }
+}
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -104,6 +116,8 @@ pub struct Stdio {
     parser: Parser,
     /// What its connections are shown.
     selection: Selection,
+    /// The wrapped server that they are shown.
+    _in_use: Option<InUse>,
 }
 
 impl Stdio {
@@ -115,7 +129,57 @@ impl Stdio {
             parser: Parser::new(limits.scan),
             limits: Arc::new(limits),
             selection: Selection::all(),
+            _in_use: None,
         }
+    }
+
+    /// Takes in what `longhaul wrap` brought; the name of the server that it is from now on.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    pub async fn wrap(&self, brought: &Brought) -> Result<String, admin::Error> {
+        self.dispatch.wrap(brought).await
+    }
+
+    /// The same, of connections that are shown one wrapped server; `None` where none of this name is kept.
+    #[must_use]
+    pub fn of_wrapped(&self, name: &str) -> Option<Stdio> {
+        let (selection, in_use) = self.dispatch.wrapped_selection(name)?;
+        Some(Stdio {
+            selection,
+            _in_use: Some(in_use),
+            ..self.clone()
+        })
+    }
+
+    /// Waits until it is known what a wrapped server offers, or that it cannot be reached now.
+    pub async fn reached(&self) {
+        let Some(member) = self.selection.wrapped() else {
+            return;
+        };
+        member.known().await;
+        let server = member.server.as_ref();
+        if server.is_some_and(|server| server.definitions().is_some()) {
+            let name = &member.config.name;
+            let mut changes = self.catalog.changes();
+            let _gone = changes.wait_for(|offered| offered.knows_wrapped(name)).await;
+        }
+    }
+
+    /// As long as its connections last, the wrapped server is kept; once they have ended, as long as it may be needed.
+    pub(crate) async fn keeping<T>(&self, connection: impl Future<Output = T>) -> T {
+        let Some(name) = self.selection.wrapped().map(|member| member.config.name.clone()) else {
+            return connection.await;
+        };
+        tokio::pin!(connection);
+        let ended = loop {
+            tokio::select! {
+                ended = &mut connection => break ended,
+                () = tokio::time::sleep(USED_EVERY) => self.dispatch.wrapped_is_used(&name).await,
+            }
+        };
+        self.dispatch.wrapped_is_used(&name).await;
+        ended
     }
 
     /// The same, of connections that are shown one toolset; `None` where there is no such toolset.
@@ -146,6 +210,7 @@ impl Stdio {
         closing: impl Future<Output = ()>,
         last: Duration,
     ) -> Ended {
+        let _open = peer.pipe().map(|pipe| self.dispatch.open_pipe(pipe));
         let (writer, written) = Writer::begin(writer, self.limits.queue_max, self.limits.reader_time);
         let mut connection = Connection {
             stdio: self.clone(),
@@ -249,6 +314,9 @@ impl Connection {
             Peer::Pipe { key, .. } => key,
         };
         let edge = Edge::Session(opening.peer.version);
+        if let Some(error) = dispatch.unreached(&caller.selection) {
+            return self.writer.send(edge::error(&error, Some(&opening.id))).await;
+        }
         let session = match dispatch.pipe_session(&caller, opening.peer.clone(), key).await {
             Ok(session) => session,
             Err(error) => return self.writer.send(edge::error(&error, Some(&opening.id))).await,
@@ -345,6 +413,8 @@ fn too_many(requests_max: usize) -> RpcError {
     )
 }
 
+/// How often the use of a wrapped server is stored while a pipe is open.
+const USED_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// When a client with too many open requests should try again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
@@ -362,13 +432,13 @@ struct Server {
 
 impl Server {
     async fn serve(mut self, incoming: Incoming) {
-        let (hold, key) = match self.peer {
-            Peer::Client => (None, None),
-            Peer::Pipe { hold, key } => (hold, key),
+        let hold = match self.peer {
+            Peer::Client => None,
+            Peer::Pipe { hold, .. } => hold,
         };
         let caller = Caller {
             hold,
-            pipe: key.map(|key| format!("pipe:{key:032x}")),
+            pipe: self.peer.pipe(),
             ..self.stdio.caller()
         };
         let id = incoming.id.clone();

@@ -1,19 +1,28 @@
 //! `[toolsets.NAME]`: a part of what is offered, served at an endpoint of its own.
 //!
-//! A [`Selection`] comes with each caller and says which part its endpoint shows. The catalog makes them, and keeps
-//! what each part offers ([`crate::catalog::Offered::of`]); dispatch asks a selection which servers it has whole. What
-//! a part does not show is, to whoever calls there, not there.
+//! A [`Selection`] comes with each caller and says which part its endpoint shows: for a pipe of `longhaul wrap` that is
+//! its own server alone. The catalog makes them, and keeps what each part offers ([`crate::catalog::Offered::of`]);
+//! dispatch asks a selection which servers it has whole. What a part does not show is, to whoever calls there, not there.
 
 use std::sync::Arc;
 
 use crate::{
     catalog::{BETWEEN, Entry, full_name},
     config::Toolset,
+    upstream::fleet::Member,
 };
 
-/// What an endpoint shows: all that is offered, or a toolset. Cheap to clone.
+/// What an endpoint shows: all that is configured, a toolset, or one wrapped server. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection(Option<Arc<Toolset>>);
+pub struct Selection(Shown);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Shown {
+    #[default]
+    All,
+    Toolset(Arc<Toolset>),
+    Wrapped(Arc<Member>),
+}
 
 impl Toolset {
     /// Whether it has the tool.
@@ -46,28 +55,52 @@ impl Toolset {
 }
 
 impl Selection {
-    /// All that is offered.
+    /// All that is configured.
     pub fn all() -> Selection {
-        Selection(None)
+        Selection(Shown::All)
     }
 
     pub(crate) fn of(toolset: &Arc<Toolset>) -> Selection {
-        Selection(Some(Arc::clone(toolset)))
+        Selection(Shown::Toolset(Arc::clone(toolset)))
     }
 
-    /// The toolset; `None` where everything is shown.
+    /// A wrapped server, and nothing else.
+    pub(crate) fn of_wrapped(server: Arc<Member>) -> Selection {
+        Selection(Shown::Wrapped(server))
+    }
+
+    /// The toolset, where it is one.
     pub fn toolset(&self) -> Option<&Toolset> {
-        self.0.as_deref()
+        match &self.0 {
+            Shown::Toolset(toolset) => Some(toolset),
+            Shown::All | Shown::Wrapped(_) => None,
+        }
     }
 
-    /// The toolset's name; empty where everything is shown.
+    /// The wrapped server, where it is one.
+    pub fn wrapped(&self) -> Option<&Member> {
+        match &self.0 {
+            Shown::Wrapped(server) => Some(server),
+            Shown::All | Shown::Toolset(_) => None,
+        }
+    }
+
+    /// The name of the toolset or of the wrapped server; empty where everything is shown.
     pub fn name(&self) -> &str {
-        self.toolset().map_or("", |toolset| &toolset.name)
+        match &self.0 {
+            Shown::All => "",
+            Shown::Toolset(toolset) => &toolset.name,
+            Shown::Wrapped(server) => &server.config.name,
+        }
     }
 
-    /// Whether all that this server offers is shown.
+    /// Whether all that this server of the configuration offers is shown.
     pub fn has_server(&self, server: &str) -> bool {
-        self.toolset().is_none_or(|toolset| toolset.has_server(server))
+        match &self.0 {
+            Shown::All => true,
+            Shown::Toolset(toolset) => toolset.has_server(server),
+            Shown::Wrapped(_) => false,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! [`Server`] is the entrance to one of them. `dial` opens a connection, `definitions` fetches what a server defines.
 //! These know neither the catalog nor dispatch. Above them stand `fleet`, which opens all that are configured and is
-//! held by dispatch; `place`, which looks up where a server is; `offer`, which puts its tools into the catalog;
+//! held by dispatch; `wrapped`, what `longhaul wrap` brought; `place`, which looks up where a server is; `offer`, which puts its tools into the catalog;
 //! `relayed`, such a tool at work; and `asked`, which passes on what a server asks meanwhile. What frames mean is said
 //! by `longhaul_mcp::client`.
 //!
@@ -40,6 +40,7 @@ mod streamed;
 pub mod subscription;
 mod talk;
 pub mod times;
+pub mod wrapped;
 
 pub use definitions::Definitions;
 pub use outcome::{Event, Failed, Outcome, Request, Unsent};

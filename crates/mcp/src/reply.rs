@@ -147,6 +147,8 @@ pub struct Discovery {
     pub relays: Relays,
     /// For the model: how to use the server.
     pub instructions: Option<String>,
+    /// For people: what one server behind is called, where clients see no other.
+    pub title: Option<String>,
     /// How the reply may be cached.
     pub cache: Cache,
 }

@@ -82,9 +82,10 @@ pub(crate) fn error_object(error: &RpcError) -> Obj {
     out
 }
 
-pub(crate) fn server_info() -> Obj {
+pub(crate) fn server_info(title: Option<&str>) -> Obj {
     let mut info = Obj::default();
     info.set("name", "longhaul");
+    info.set_some("title", title.as_ref());
     info.set("version", env!("CARGO_PKG_VERSION"));
     info
 }

@@ -366,6 +366,7 @@ pub(crate) fn kind_word(kind: RecordKind) -> &'static str {
         RecordKind::Join => "join",
         RecordKind::Patience => "patience",
         RecordKind::Definitions => "definitions",
+        RecordKind::Wrapped => "wrapped",
     }
 }
 

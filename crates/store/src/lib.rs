@@ -336,6 +336,8 @@ pub enum RecordKind {
     Patience,
     /// What a server behind this one defined when it was last seen.
     Definitions,
+    /// A server that `longhaul wrap` brought: its command, folder and environment, or its address and headers.
+    Wrapped,
 }
 
 /// Names one record.

@@ -116,6 +116,8 @@ section! {
         tools: BTreeMap<String, UpstreamTool>,
         /// It is declared in the file of an MCP client: its values are literal but for that client's variables.
         is_of_client: bool,
+        /// It was brought by `longhaul wrap`, and is shown to nobody else: its values are literal.
+        is_wrapped: bool,
     {
         /// The program and its arguments. No shell reads it.
         command: Words = "", since "0.1.0";
@@ -210,6 +212,19 @@ section! {
 }
 
 impl Upstream {
+    /// A server that `longhaul wrap` brought, with the default of each setting; how it is reached is still to be said.
+    pub fn wrapped(name: String) -> Upstream {
+        let mut problems = Problems::default();
+        let mut reader = Reader::new("servers", Table::new(), &mut problems);
+        Upstream {
+            name,
+            is_wrapped: true,
+            // No other server has a part in what its clients see.
+            prefix: Prefix::Never,
+            ..Upstream::read(&mut reader)
+        }
+    }
+
     /// The most that the server may ask of anybody.
     pub fn may_ask(&self) -> Answers {
         let may = |what| self.questions.contains(&what);

@@ -172,14 +172,11 @@ impl Backend for Dispatch {
         Box::pin(async move {
             self.permit(Action::List, &caller(peer), None)?;
             let offered = self.inner.catalog.now();
+            let fleet = &self.inner.fleet;
+            let wrapped = fleet.wrapped();
+            let members = fleet.members().iter().chain(&wrapped);
             Ok(api::Servers {
-                servers: self
-                    .inner
-                    .fleet
-                    .members()
-                    .iter()
-                    .map(|member| servers::status(member, &offered))
-                    .collect(),
+                servers: members.map(|member| servers::status(member, &offered)).collect(),
                 toolsets: self.inner.catalog.toolsets(),
             })
         })
@@ -190,7 +187,7 @@ impl Backend for Dispatch {
             self.permit(Action::Operate, &caller(peer), None)?;
             let restarted = self.inner.fleet.restart(&name).await;
             let offered = self.inner.catalog.now();
-            let status = restarted.map(|member| servers::status(member, &offered));
+            let status = restarted.map(|member| servers::status(&member, &offered));
             status.ok_or_else(|| {
                 Error::new(
                     404,
@@ -675,7 +672,7 @@ fn unsettled(unsettled: Unsettled) -> Error {
 }
 
 /// An error of the wire as the local API tells it.
-fn local(error: RpcError) -> Error {
+pub(super) fn local(error: RpcError) -> Error {
     let (reason, who, retry_after_ms) = match &error.data {
         Data::Refusal(refusal) => (
             refusal.reason.to_string(),

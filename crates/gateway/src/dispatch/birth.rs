@@ -5,11 +5,11 @@
 use longhaul_core::{RunnerId, Span, TaskId};
 use longhaul_engine::transact::Opening;
 use longhaul_mcp::RpcError;
-use longhaul_store::{RecordKey, Snapshot};
+use longhaul_store::Snapshot;
 
 use super::{
     gated::Allowed,
-    join::{self, Join},
+    join::{self, Join, Name},
 };
 use crate::gate::{self, Action, View};
 
@@ -45,7 +45,7 @@ pub(super) struct Bearing {
     /// The row, but for its name and its times.
     pub(super) opening: Opening,
     /// The record under which equal calls find it.
-    pub(super) key: Option<RecordKey>,
+    pub(super) name: Option<Name>,
     /// The task that was found there before, and that this caller may not join.
     pub(super) passed_over: Option<TaskId>,
     /// It is a task from the start.
@@ -77,8 +77,8 @@ impl Bearing {
                 Born::KeyReused
             });
         }
-        let joinable = |key| join::candidate(snapshot, key, self.here, self.passed_over);
-        if let Some(join) = self.key.as_ref().and_then(joinable) {
+        let joinable = |name| join::candidate(snapshot, name, self.here, self.passed_over);
+        if let Some(join) = self.name.as_ref().and_then(joinable) {
             return Allowed::nothing(Born::Joinable(join));
         }
         let view = View {
@@ -107,15 +107,19 @@ impl Bearing {
         } else {
             snapshot.now + self.answered_kept
         };
-        // A caller that has its task at once never leaves it behind without knowing of it.
-        if let Some(key) = self.key.as_ref().filter(|_| !self.at_once) {
+        // A caller that has its task at once never leaves it behind without knowing of it; unless its client ends, and
+        // another pipe comes in its place.
+        let is_left_behind = |name: &&Name| !self.at_once || name.whose.is_some();
+        if let Some(name) = self.name.as_ref().filter(is_left_behind) {
             let join = Join {
                 task: opening.id,
                 holder: self.here,
                 left: false,
+                handed: self.at_once,
+                whose: name.whose.clone(),
             };
-            let record = join.record(key, opening.purge_after + self.promote_after);
-            opening.records.insert(key.clone(), Some(record));
+            let record = join.record(&name.key, opening.purge_after + self.promote_after);
+            opening.records.insert(name.key.clone(), Some(record));
         }
         opening
     }

@@ -19,14 +19,14 @@ use longhaul_mcp::{
     request::{Answers, Asked, CallTool, LogLevel, Response, Takes},
     rpc_error::{Refusal, RefusalCode, Who},
 };
-use longhaul_store::{RecordKey, Scope, Slot};
+use longhaul_store::{Scope, Slot};
 
 use super::{
     Conversation, Dispatch, Settings,
     birth::{Bearing, Born},
     held::{Arrival, Held},
     hold::{Stay, Terms, Waits},
-    join::{self, Mark},
+    join::{self, Mark, Name, Whose},
     store_reply,
 };
 use crate::{
@@ -97,15 +97,15 @@ impl Dispatch {
             Some(_) => &[],
         };
         let place = self.held_place(caller, kept).map_err(error)?;
-        let key = join_key(caller, &client, &call, &checked);
-        let begun = self.task_of(caller, session, &client, &call, &checked, key.clone());
+        let name = join_name(caller, &client, &call, &checked);
+        let begun = self.task_of(caller, session, &client, &call, &checked, name.clone());
         let (task, waits, notes) = begun.await.map_err(error)?;
-        let terms = Terms::of_call(&checked.entry, client.takes, key.is_some());
+        let terms = Terms::of_call(&checked.entry, client.takes, name.is_some());
         let limit = self
             .hold_limit(caller, &terms, client.takes, call.progress_token.is_some())
             .await;
         let mut stay = Stay::new(waits, began, limit);
-        stay.join = key;
+        stay.join = name;
         stay.knows = self.known_question(task, waits);
         Ok(self.hold(Arrival {
             caller: caller.clone(),
@@ -136,7 +136,7 @@ impl Dispatch {
         client: &Client,
         call: &CallTool,
         checked: &Checked,
-        key: Option<RecordKey>,
+        name: Option<Name>,
     ) -> Result<(TaskId, Waits, Option<Notes>), RpcError> {
         if let Some(state) = &call.request_state {
             let task = self
@@ -144,10 +144,10 @@ impl Dispatch {
                 .await?;
             return Ok((task, Waits::Own, None));
         }
-        if let Some(task) = self.came_back(caller, session, key.as_ref()).await? {
+        if let Some(task) = self.came_back(caller, session, name.as_ref()).await? {
             return Ok((task, Waits::Joined, None));
         }
-        Ok(match self.birth(caller, client, call, checked, key).await? {
+        Ok(match self.birth(caller, client, call, checked, name).await? {
             Begun::New(task, notes) => (task, Waits::Own, Some(notes)),
             Begun::Same(task) => (task, Waits::Own, None),
             Begun::Joined(task) => (task, Waits::Joined, None),
@@ -234,26 +234,26 @@ impl Dispatch {
     }
 
     /// Makes the row (T0), unless the call has a task already. Equal calls under one idempotency key are one task,
-    /// and so is a call that is equal to one under `key` whose caller left.
+    /// and so is a call that is equal to one under `name` whose caller left.
     async fn birth(
         &self,
         caller: &Caller,
         client: &Client,
         call: &CallTool,
         checked: &Checked,
-        key: Option<RecordKey>,
+        name: Option<Name>,
     ) -> Result<Begun, RpcError> {
         let mut passed_over = None;
         for _ in 0..BIRTHS_MAX {
             let join = match self
-                .try_birth(caller, client, call, checked, key.clone(), passed_over)
+                .try_birth(caller, client, call, checked, name.clone(), passed_over)
                 .await?
             {
                 Ok(begun) => return Ok(begun),
                 Err(Born::Joinable(join)) => join,
                 Err(born) => return Err(born.error()),
             };
-            if self.may_join(caller, &join).await? {
+            if self.may_join(caller, name.as_ref(), &join).await? {
                 return Ok(Begun::Joined(join.task));
             }
             passed_over = Some(join.task);
@@ -267,7 +267,7 @@ impl Dispatch {
         client: &Client,
         call: &CallTool,
         checked: &Checked,
-        key: Option<RecordKey>,
+        name: Option<Name>,
         passed_over: Option<TaskId>,
     ) -> Result<Result<Begun, Born>, RpcError> {
         let inner = &self.inner;
@@ -288,14 +288,14 @@ impl Dispatch {
                 idem: opening.idem,
                 names: (0..NAMES).map(|_| super::short_name()).collect(),
             },
-            records: key.clone().into_iter().collect(),
+            records: name.iter().map(|name| name.key.clone()).collect(),
             ..Scope::default()
         };
         let settings = &inner.settings;
         let wish = call.ttl_ms.map(|wish| Span(wish).min(settings.ttl_max));
         let birth = Bearing {
             opening,
-            key,
+            name,
             passed_over,
             at_once,
             here: inner.engine.runner(),
@@ -411,15 +411,34 @@ impl Dispatch {
 
 /// The record under which calls equal to this one find it. None for a call that has an identity of its own, asked for
 /// a task, or whose tool begins anew each time.
-fn join_key(caller: &Caller, client: &Client, call: &CallTool, checked: &Checked) -> Option<RecordKey> {
-    let joins = checked.entry.holding.join && client.takes != Takes::AtOnce && call.idempotency_key.is_none();
+fn join_name(caller: &Caller, client: &Client, call: &CallTool, checked: &Checked) -> Option<Name> {
+    let own_key = call.idempotency_key.as_deref();
+    if let Some(pipe) = caller.pipe.as_ref().filter(|_| checked.entry.is_wrapped) {
+        // The pipe gives a key to each call that asks for a task. Only a key of the client's own is an identity.
+        let is_of_pipe = |key: &str| {
+            let given = pipe.split_once(':').map_or("", |(_, given)| given);
+            key.split_once('-').is_some_and(|(begin, _)| begin == given)
+        };
+        let joins = checked.entry.holding.join && own_key.is_none_or(is_of_pipe);
+        return joins.then(|| Name {
+            key: join::key(&caller.owner, "", &checked.digest),
+            whose: Some(Whose {
+                session: checked.session.clone().unwrap_or_default(),
+                pipe: pipe.clone(),
+            }),
+        });
+    }
+    let joins = checked.entry.holding.join && client.takes != Takes::AtOnce && own_key.is_none();
     // Another session's process may be on another page.
     let session = match checked.entry.is_of_session && !longhaul_core::fault!("sessions-share-a-call") {
         true => checked.session.as_deref(),
         false => client.session.as_deref(),
     };
     let session = session.unwrap_or_default();
-    joins.then(|| join::key(&caller.owner, session, &checked.digest))
+    joins.then(|| Name {
+        key: join::key(&caller.owner, session, &checked.digest),
+        whose: None,
+    })
 }
 
 /// What a client must have declared for this tool (B-6, C-5).

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::{audit::Entry, hex};
+use longhaul_core::{Millis, audit::Entry, hex};
 use longhaul_engine::transact::Keeping;
 use longhaul_mcp::frame::Raw;
 use longhaul_store::{Error, Owner, Record, RecordKey, RecordKind, Scope, Shared, Snapshot};
@@ -57,7 +57,9 @@ impl Dispatch {
             id: changed.server,
         };
         let scope = Scope::record(key.clone());
+        let expires_at = self.definitions_last(&key.id);
         let known = Known {
+            expires_at,
             owner: Caller::local(Origin::Cli).owner,
             key,
             body: changed.definitions.encode().text().as_bytes().to_vec(),
@@ -77,6 +79,8 @@ struct Known {
     body: Vec<u8>,
     /// The beginning of its digest, for the audit.
     digest: String,
+    /// Those of a wrapped server go with it.
+    expires_at: Option<Millis>,
 }
 
 impl Known {
@@ -90,7 +94,7 @@ impl Known {
         let record = Record {
             key: self.key.clone(),
             version: 0,
-            expires_at: None,
+            expires_at: self.expires_at,
             body: self.body.clone(),
         };
         let entry = Entry {

@@ -9,7 +9,11 @@ use longhaul_mcp::{
 };
 
 use super::{Dispatch, wait};
-use crate::{config::INSTRUCTIONS_BYTES_MAX, toolset::Selection, upstream::fleet::Member};
+use crate::{
+    config::INSTRUCTIONS_BYTES_MAX,
+    toolset::Selection,
+    upstream::{Server, fleet::Member},
+};
 
 /// Told to the model by `server/discover`.
 const INSTRUCTIONS: &str = "Slow tools return a task: wait for it by its poll interval, answer its questions, \
@@ -22,10 +26,11 @@ impl Dispatch {
             tasks: self.inner.settings.tasks_enabled,
             // D-13: this version knows its callers.
             tasks_list: true,
-            tools_change: self.inner.fleet.is_any(),
+            tools_change: self.has_servers(selection),
             logging: true,
             relays: self.inner.catalog.now().of(selection).relays(),
             instructions: Some(self.instructions(selection)),
+            title: wrapped_title(selection),
             cache: self.cache(),
         }
     }
@@ -35,8 +40,21 @@ impl Dispatch {
         &'a self,
         selection: &'a Selection,
     ) -> impl Iterator<Item = &'a Member> + Clone {
-        let members = self.inner.fleet.members().iter();
-        members.filter(|member| selection.has_server(&member.config.name))
+        let members = self.inner.fleet.members().iter().map(|member| &**member);
+        let shown = members.filter(|member| selection.has_server(&member.config.name));
+        shown.chain(selection.wrapped())
+    }
+
+    /// Whether there are servers whose lists may change, for whoever is shown this.
+    pub(super) fn has_servers(&self, selection: &Selection) -> bool {
+        selection.wrapped().is_some() || self.inner.fleet.is_any()
+    }
+
+    /// The servers that whoever is shown this may use, whole or in part.
+    pub(super) fn usable<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Server> {
+        let wrapped = selection.wrapped();
+        let configured = self.inner.fleet.servers().filter(move |_| wrapped.is_none());
+        configured.chain(wrapped.and_then(|member| member.server.as_ref()))
     }
 
     /// Our own, the toolset's, and those of every server that is shown whole.
@@ -57,7 +75,12 @@ impl Dispatch {
                 .and_then(|definitions| definitions.spoken.instructions.clone());
             let Some(said) = said else { continue };
             let lines: Vec<String> = said.lines().map(|line| clean(line, usize::MAX)).collect();
-            let said = format!("\n\nOf the server `{}`:\n{}", server.name(), lines.join("\n"));
+            let head = match selection.wrapped() {
+                // There is no other.
+                Some(_) => String::new(),
+                None => format!("Of the server `{}`:\n", server.name()),
+            };
+            let said = format!("\n\n{head}{}", lines.join("\n"));
             // What does not fit is left out whole: half a rule may say the contrary.
             if instructions.len() + said.len() <= INSTRUCTIONS_BYTES_MAX {
                 instructions.push_str(&said);
@@ -83,7 +106,7 @@ impl Dispatch {
         Ok(Reply::Tools(ToolPage {
             tools: tools.map(|entry| entry.listed(takes)).chain(helper).collect(),
             next_cursor: None,
-            cache: self.cache_of_tools(),
+            cache: self.cache_of_tools(selection),
         }))
     }
 
@@ -94,3 +117,14 @@ impl Dispatch {
         }
     }
 }
+
+/// What a wrapped server is called, for people.
+fn wrapped_title(selection: &Selection) -> Option<String> {
+    let definitions = selection.wrapped()?.server.as_ref()?.definitions()?;
+    let info = definitions.spoken.server_info.as_ref()?;
+    let title: String = info.get("title").or_else(|| info.get("name"))?;
+    Some(clean(&title, TITLE_MAX))
+}
+
+/// The longest title of a server that is passed on, in characters.
+const TITLE_MAX: usize = 100;

@@ -256,8 +256,11 @@ impl Held {
 
     async fn hand_out(&mut self, row: &Row) -> Result<Looked, RpcError> {
         // With its handle the caller has the task; an equal call is then meant to begin another one.
+        let is_shared = self.stay.join.as_ref().is_some_and(|name| name.whose.is_some());
         if row.hidden || self.stay.waits == Waits::Joined {
-            self.show(Mark::Spent).await?;
+            // Another pipe comes back for it when this one has ended.
+            let mark = if is_shared { Mark::Handed } else { Mark::Spent };
+            self.show(mark).await?;
         }
         if let Some(Conversation { session, .. }) = &self.session {
             session.follow(row.id, true);

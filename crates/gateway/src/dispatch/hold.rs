@@ -13,14 +13,14 @@ use std::{
 
 use longhaul_core::{Millis, Phase, QuestionKey, Span, Task, TaskId};
 use longhaul_mcp::{Reply, RpcError, clean, frame::Raw, reply::TaskSupport, request::Takes};
-use longhaul_store::{RecordKey, Row};
+use longhaul_store::Row;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, Sleep};
 
 use super::{
     Dispatch, Held,
     held::Looked,
-    join::{Counted, Mark},
+    join::{Counted, Mark, Name},
     leave::Left,
 };
 use crate::{
@@ -134,7 +134,7 @@ pub(super) struct Stay {
     /// How the caller leaves, if it does.
     pub(super) left: Left,
     /// The record under which equal calls find this one.
-    pub(super) join: Option<RecordKey>,
+    pub(super) join: Option<Name>,
     /// The result is on its way to a caller that came back for it.
     pub(super) on_its_way: Option<Counted>,
     began: Instant,

@@ -3,13 +3,16 @@
 //! A record names the task of the last call of its kind: same owner, same session as the caller declares it, same
 //! tool, equal arguments. It is written with the birth of the task, changed with the row, and deleted when a result
 //! that somebody came back for has reached them. `call` looks for it, `held` and `leave` keep it true.
+//!
+//! Calls of a wrapped server have one record for all pipes: whoever closes one client and opens another comes back by
+//! another pipe. There the record says whose call it is, and it is joined from another pipe only once that one has ended.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use longhaul_core::{Millis, Outcome, Phase, RunnerId, TaskId, audit::Entry, hex};
+use longhaul_core::{Millis, Outcome, Phase, RunnerId, Span, TaskId, audit::Entry, hex};
 use longhaul_engine::transact::{Proposal, Trail};
 use longhaul_mcp::RpcError;
 use longhaul_store::{Owner, Query, Record, RecordKey, RecordKind, Row, Scope, Slot, Snapshot};
@@ -21,12 +24,33 @@ use crate::{
     gate::{self, Action, View},
     identity::Caller,
     sealed_id::owner_digest,
+    view,
 };
 
+/// How long a pipe that outlived its server may take to come to the next one.
+const PIPES_COME_BACK: Span = Span::seconds(5);
 const DOMAIN: &[u8] = b"longhaul equal call\0";
 
+/// How equal calls find each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    /// The record.
+    pub(super) key: RecordKey,
+    /// Whose the call is, where several pipes share the record.
+    pub(super) whose: Option<Whose>,
+}
+
+/// The caller of a wrapped server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Whose {
+    /// Its session.
+    pub(super) session: String,
+    /// The pipe that it came on.
+    pub(super) pipe: String,
+}
+
 /// What the record of a call says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Join {
     /// The task of the call.
     pub(super) task: TaskId,
@@ -34,6 +58,10 @@ pub(super) struct Join {
     pub(super) holder: RunnerId,
     /// The caller left, or was told that the work goes on.
     pub(super) left: bool,
+    /// The caller was handed the task, and has not fetched its result.
+    pub(super) handed: bool,
+    /// Whose the call is, where several pipes share the record.
+    pub(super) whose: Option<Whose>,
 }
 
 /// What becomes of the record of a call.
@@ -43,6 +71,8 @@ pub(super) enum Mark {
     Kept,
     /// The caller left, or was told that the work goes on: an equal call waits for this task.
     Left,
+    /// The caller has the task: an equal call from the same pipe begins new work.
+    Handed,
     /// The caller has what it came for: an equal call begins new work.
     Spent,
 }
@@ -51,7 +81,7 @@ impl Mark {
     /// What the audit says of it beside the change of the row.
     fn trail(self) -> Trail {
         let name = match self {
-            Mark::Kept => return Trail::default(),
+            Mark::Kept | Mark::Handed => return Trail::default(),
             Mark::Left => "call_left",
             Mark::Spent => "call_delivered",
         };
@@ -82,15 +112,15 @@ pub(super) fn key(owner: &Owner, session: &str, digest: &[u8; 32]) -> RecordKey 
 
 /// The task for which a call that is about to be born could wait instead, as far as the record tells: its caller
 /// left, or waited at a process other than `here`. A caller that waits here gets its own result, and a second one
-/// beside it its own work.
+/// beside it its own work. Whether another pipe has ended, no record tells.
 pub(super) fn candidate(
     snapshot: &Snapshot,
-    key: &RecordKey,
+    name: &Name,
     here: RunnerId,
     passed_over: Option<TaskId>,
 ) -> Option<Join> {
-    let join = Join::decode(snapshot.records.get(key)?)?;
-    let left = join.left || join.holder != here;
+    let join = Join::decode(snapshot.records.get(&name.key)?)?;
+    let left = join.is_of_another(name) || (!join.handed && (join.left || join.holder != here));
     let wanted = left && !longhaul_core::fault!("equal-calls-run-twice");
     (wanted && passed_over != Some(join.task)).then_some(join)
 }
@@ -100,15 +130,29 @@ struct Stored {
     task: String,
     holder: String,
     left: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    handed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    whose: Option<Whose>,
 }
 
 impl Join {
+    /// Whether the call came on another pipe, or in another session of it, than the one that this is asked for.
+    fn is_of_another(&self, name: &Name) -> bool {
+        match (&self.whose, &name.whose) {
+            (Some(own), Some(other)) => own != other,
+            (None | Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
     fn decode(record: &Record) -> Option<Join> {
         let stored: Stored = serde_json::from_slice(&record.body).ok()?;
         Some(Join {
             task: TaskId(bytes(&stored.task)?),
             holder: RunnerId(bytes(&stored.holder)?),
             left: stored.left,
+            handed: stored.handed,
+            whose: stored.whose,
         })
     }
 
@@ -117,12 +161,14 @@ impl Join {
             task: self.task.to_string(),
             holder: self.holder.to_string(),
             left: self.left,
+            handed: self.handed,
+            whose: self.whose,
         };
         Record {
             key: key.clone(),
             version: 0,
             expires_at: Some(expires_at),
-            body: serde_json::to_vec(&stored).expect("two texts and a flag always serialize"),
+            body: serde_json::to_vec(&stored).expect("texts and flags always serialize"),
         }
     }
 }
@@ -142,7 +188,16 @@ fn bytes(hex: &str) -> Option<[u8; 16]> {
 impl Dispatch {
     /// Whether an equal call may wait for this task: it is open, or its result has not yet reached anybody and is
     /// young enough. The end of a task whose process died with the call open counts when it came after that.
-    pub(super) async fn may_join(&self, caller: &Caller, join: &Join) -> Result<bool, RpcError> {
+    pub(super) async fn may_join(
+        &self,
+        caller: &Caller,
+        name: Option<&Name>,
+        join: &Join,
+    ) -> Result<bool, RpcError> {
+        let is_anothers = name.is_some_and(|name| join.is_of_another(name));
+        if is_anothers && !self.has_ended(join).await {
+            return Ok(false);
+        }
         let inner = &self.inner;
         let found = inner
             .engine
@@ -161,9 +216,63 @@ impl Dispatch {
             // Who cancels, and calls again, wants the work anew.
             Phase::Finished(Outcome::Cancelled { .. }) => false,
             Phase::Finished(_) if inner.handing.of(join.task) > 0 => false,
-            Phase::Finished(_) if join.left => found.now.since(row.updated_at) < inner.settings.kept_for_join,
+            Phase::Finished(_) if join.left || (is_anothers && join.handed) => {
+                found.now.since(row.updated_at) < inner.settings.kept_for_join
+            }
+            // Its caller waited here, and has it.
+            Phase::Finished(_) if join.holder == inner.engine.runner() => false,
             Phase::Finished(_) => row.updated_at >= inner.engine.began_at(),
         })
+    }
+
+    /// Whether the pipe of this call has ended. Just after a start that is not known yet: a pipe that outlived the last
+    /// server comes to this one within moments.
+    async fn has_ended(&self, join: &Join) -> bool {
+        let Some(Whose { pipe, .. }) = &join.whose else {
+            return false;
+        };
+        if self.is_open(pipe) {
+            return longhaul_core::fault!("living-windows-share-a-call");
+        }
+        let engine = &self.inner.engine;
+        let until = engine.began_at() + PIPES_COME_BACK;
+        let left = until.since(engine.now());
+        if left.0 > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(left.0)).await;
+        }
+        !self.is_open(pipe)
+    }
+
+    /// How calls equal to that of this row find each other.
+    pub(super) fn join_name(&self, row: &Row) -> Name {
+        let session = match self.is_of_wrapped(row) {
+            true => "",
+            false => &row.session,
+        };
+        Name {
+            key: key(&row.owner, session, &row.digest),
+            whose: None,
+        }
+    }
+
+    fn is_of_wrapped(&self, row: &Row) -> bool {
+        let tool = view::Context::decode(&row.context).server_tool;
+        tool.is_some_and(|tool| self.is_wrapped(&tool.server))
+    }
+
+    /// The owner was given the end of this task: a call of a wrapped server that is equal to the one that began it begins
+    /// new work from now on.
+    pub(crate) async fn was_fetched(&self, row: &Row) {
+        if !row.task.is_finished() || !self.is_of_wrapped(row) {
+            return;
+        }
+        let name = Some(self.join_name(row));
+        let marked = self.show_marked(&row.owner, row.id, name, Mark::Spent).await;
+        if marked.is_err() {
+            tracing::warn!(
+                "a fetched result could not be marked as such; an equal call may get it once more"
+            );
+        }
     }
 
     /// Hands the row out, so that it is kept until its time to live is over, and says so in the record of its call.
@@ -172,13 +281,13 @@ impl Dispatch {
         &self,
         owner: &Owner,
         task: TaskId,
-        key: Option<RecordKey>,
+        name: Option<Name>,
         mark: Mark,
     ) -> Result<(), RpcError> {
         let (kept, here) = (self.inner.settings.expired_kept, self.inner.engine.runner());
         let scope = Scope {
             task: Slot::Task(task),
-            records: key.clone().into_iter().collect(),
+            records: name.iter().map(|name| name.key.clone()).collect(),
             ..Scope::default()
         };
         let owner = owner.clone();
@@ -192,9 +301,9 @@ impl Dispatch {
             let kept_until = row.task.expires_at + kept;
             let proposal = Proposal {
                 shown: row.hidden.then_some(kept_until),
-                records: key
+                records: name
                     .iter()
-                    .filter_map(|key| marked(snapshot, row, key, mark, here, kept_until))
+                    .filter_map(|name| marked(snapshot, row, name, mark, here, kept_until))
                     .collect(),
                 actor: "owner",
                 trail: mark.trail(),
@@ -218,19 +327,22 @@ impl Dispatch {
 fn marked(
     snapshot: &Snapshot,
     row: &Row,
-    key: &RecordKey,
+    name: &Name,
     mark: Mark,
     here: RunnerId,
     kept_until: Millis,
 ) -> Option<(RecordKey, Option<Record>)> {
+    let key = &name.key;
     let there = snapshot.records.get(key);
     let own = there.and_then(Join::decode).filter(|join| join.task == row.id);
     let wanted = match mark {
         Mark::Kept => Some(own?),
-        Mark::Left => Some(Join {
+        Mark::Left | Mark::Handed => Some(Join {
             task: row.id,
             holder: here,
-            left: true,
+            left: mark == Mark::Left,
+            handed: mark == Mark::Handed,
+            whose: name.whose.clone(),
         }),
         Mark::Spent if longhaul_core::fault!("a-result-is-given-again") => Some(own?),
         Mark::Spent => {

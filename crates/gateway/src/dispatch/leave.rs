@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use longhaul_core::TaskId;
 use longhaul_mcp::request::Takes;
-use longhaul_store::RecordKey;
 
 use super::{
     Dispatch, Held,
     hold::{Told, Waits},
-    join::Mark,
+    join::{Mark, Name},
     returning::Awaited,
 };
 use crate::{config::OnAbandon, identity::Caller};
@@ -133,7 +132,7 @@ struct Leaving {
     caller: Caller,
     task: TaskId,
     waits: Waits,
-    join: Option<RecordKey>,
+    join: Option<Name>,
     ends_work: bool,
     gave_up: Option<Duration>,
     with_progress: bool,

@@ -57,7 +57,7 @@ impl Dispatch {
     pub(crate) fn tells_of(&self, selection: &Selection, filter: &Filter) -> Wanted {
         let relays = self.inner.catalog.now().of(selection).relays();
         Wanted {
-            tools: filter.tools_list_changed && self.inner.fleet.is_any(),
+            tools: filter.tools_list_changed && self.has_servers(selection),
             prompts: filter.prompts_list_changed && relays.prompts_change,
             resources: filter.resources_list_changed && relays.resources_change,
         }
@@ -67,7 +67,7 @@ impl Dispatch {
     pub(crate) fn hears(&self, caller: &identity::Caller, session: &Session) -> mpsc::Receiver<Event> {
         let (hears, heard) = mpsc::channel(EVENTS_MAX);
         let whose = in_session(caller, session);
-        for server in self.inner.fleet.servers() {
+        for server in self.usable(&caller.selection) {
             server.hear(&whose, hears.clone());
         }
         heard
@@ -192,7 +192,7 @@ impl Dispatch {
                 let of = listed_by(relay.method)
                     .filter(|_| cursor.as_ref().is_none_or(String::is_empty))
                     .ok_or_else(|| RpcError::invalid_params("Unknown cursor: this list has one page"))?;
-                Ok(self.relayed(&relay, self.list(&asking, of).await))
+                Ok(self.relayed(asking.selection, &relay, self.list(&asking, of).await))
             }
             Subject::Resource { uri } => match (relay.method, session) {
                 (method @ (RelayMethod::Subscribe | RelayMethod::Unsubscribe), Some(session)) => {
@@ -208,23 +208,28 @@ impl Dispatch {
         }
     }
 
-    fn relayed(&self, relay: &Relay, result: Raw) -> Reply {
+    fn relayed(&self, selection: &Selection, relay: &Relay, result: Raw) -> Reply {
         Reply::Relayed {
             result,
-            cache: relay.method.is_cacheable().then(|| self.cache_of(relay.method)),
+            cache: relay
+                .method
+                .is_cacheable()
+                .then(|| self.cache_of(selection, relay.method)),
         }
     }
 
     /// For how long a result may be kept whose server does not say it (B-51). A list is of several servers, so the
     /// shortest time of them counts; what a resource holds may change at any time.
-    fn cache_of(&self, method: RelayMethod) -> Cache {
+    fn cache_of(&self, selection: &Selection, method: RelayMethod) -> Cache {
         match method {
-            RelayMethod::ListPrompts => self.cache_of_list(|offers| offers.prompts, |ages| ages.prompts),
+            RelayMethod::ListPrompts => {
+                self.cache_of_list(selection, |offers| offers.prompts, |ages| ages.prompts)
+            }
             RelayMethod::ListResources => {
-                self.cache_of_list(|offers| offers.resources, |ages| ages.resources)
+                self.cache_of_list(selection, |offers| offers.resources, |ages| ages.resources)
             }
             RelayMethod::ListTemplates => {
-                self.cache_of_list(|offers| offers.resources, |ages| ages.templates)
+                self.cache_of_list(selection, |offers| offers.resources, |ages| ages.templates)
             }
             RelayMethod::ReadResource
             | RelayMethod::Subscribe
@@ -238,14 +243,19 @@ impl Dispatch {
     }
 
     /// For how long the list of tools may be kept.
-    pub(super) fn cache_of_tools(&self) -> Cache {
-        self.cache_of_list(|offers| offers.tools, |ages| ages.tools)
+    pub(super) fn cache_of_tools(&self, selection: &Selection) -> Cache {
+        self.cache_of_list(selection, |offers| offers.tools, |ages| ages.tools)
     }
 
     /// As [`Dispatch::cache`], for a list of which servers have a part. The list depends on who asks (B-52).
-    fn cache_of_list(&self, has: impl Fn(Offers) -> bool, age: impl Fn(Ages) -> Option<u64>) -> Cache {
+    fn cache_of_list(
+        &self,
+        selection: &Selection,
+        has: impl Fn(Offers) -> bool,
+        age: impl Fn(Ages) -> Option<u64>,
+    ) -> Cache {
         let mut cache = self.cache();
-        for server in self.inner.fleet.servers() {
+        for server in self.usable(selection) {
             let Some(definitions) = server.definitions() else {
                 continue;
             };

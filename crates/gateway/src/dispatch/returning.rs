@@ -16,7 +16,7 @@ use longhaul_mcp::RpcError;
 use longhaul_store::RecordKey;
 use tokio::time::Instant;
 
-use super::{Conversation, Dispatch, patience::GIVE_UP_MIN};
+use super::{Conversation, Dispatch, join::Name, patience::GIVE_UP_MIN};
 use crate::identity::Caller;
 
 /// The newest held call of each session and kind.
@@ -51,11 +51,11 @@ impl Calls {
     pub(super) fn held(
         &self,
         session: Option<&Conversation>,
-        key: Option<&RecordKey>,
+        name: Option<&Name>,
         task: TaskId,
         with_progress: bool,
     ) -> Option<Awaited> {
-        let kind = kind(session, key?);
+        let kind = kind(session, name?);
         let began = Instant::now();
         let call = Call {
             task,
@@ -105,12 +105,12 @@ impl Dispatch {
         &self,
         caller: &Caller,
         session: Option<&Conversation>,
-        key: Option<&RecordKey>,
+        name: Option<&Name>,
     ) -> Result<Option<TaskId>, RpcError> {
-        let Some(key) = key else {
+        let Some(name) = name else {
             return Ok(None);
         };
-        let kind = kind(session, key);
+        let kind = kind(session, name);
         let (call, waited) = {
             let mut held = self.inner.returning.lock();
             let Some(call) = held.get_mut(&kind) else {
@@ -141,7 +141,8 @@ impl Dispatch {
     }
 }
 
-fn kind(session: Option<&Conversation>, key: &RecordKey) -> Kind {
+fn kind(session: Option<&Conversation>, name: &Name) -> Kind {
     let session = session.map(|place| place.session.key().to_owned());
-    (session.unwrap_or_default(), key.clone())
+    let whose = || name.whose.as_ref().map(|whose| whose.session.clone());
+    (session.or_else(whose).unwrap_or_default(), name.key.clone())
 }

@@ -188,7 +188,7 @@ impl Dispatch {
         }
         session.set_level(level);
         let whose = super::relay::in_session(caller, session);
-        for server in self.inner.fleet.servers() {
+        for server in self.usable(&caller.selection) {
             server.level(&whose, level);
         }
         Ok(())

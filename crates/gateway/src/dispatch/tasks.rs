@@ -33,6 +33,7 @@ impl Dispatch {
             self.shows(row.id, view.questions.iter().map(|question| question.key));
         }
         view.poll_ms = view.poll_ms.map(|hint| polls.hint(look, hint));
+        self.was_fetched(&row).await;
         Ok(Reply::Task(view))
     }
 

@@ -11,7 +11,7 @@ use longhaul_mcp::{
     reply::{Annotations, TaskSupport, Tool as Listing},
     request::{CallTool, LogLevel, ProgressToken, Takes},
 };
-use longhaul_store::{List, Query, RecordKey, Row, Scope, Snapshot};
+use longhaul_store::{List, Query, Row, Scope, Snapshot};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -22,7 +22,8 @@ use super::{
     call::misfit_result,
     held::{Arrival, Held},
     hold::{Stay, Terms, Waits, age, standing},
-    join, store_reply,
+    join::{self, Name},
+    store_reply,
 };
 use crate::{
     admin::api,
@@ -155,15 +156,15 @@ impl Dispatch {
     }
 
     async fn wait_for(&self, caller: &Caller, wait: Wait, row: &Row) -> Result<Held, RpcError> {
-        let key = join::key(&row.owner, &row.session, &row.digest);
-        let terms = Terms::of_wait(self.is_joinable(row, &key).await?);
+        let name = self.join_name(row);
+        let terms = Terms::of_wait(self.is_joinable(row, &name).await?);
         let with_progress = wait.progress_token.is_some();
         let limit = self
             .hold_limit(caller, &terms, wait.client.takes, with_progress)
             .await;
         let waits = Waits::ByName { since: wait.since };
         let mut stay = Stay::new(waits, wait.began, limit);
-        stay.join = Some(key);
+        stay.join = Some(name);
         stay.knows = self.known_question(row.id, waits);
         Ok(self.hold(Arrival {
             caller: caller.clone(),
@@ -182,12 +183,12 @@ impl Dispatch {
     }
 
     /// Whether an equal call would wait for this task too.
-    async fn is_joinable(&self, row: &Row, key: &RecordKey) -> Result<bool, RpcError> {
+    async fn is_joinable(&self, row: &Row, name: &Name) -> Result<bool, RpcError> {
         let (task, here) = (row.id, self.inner.engine.runner());
-        let scope = Scope::record(key.clone());
-        let key = key.clone();
+        let scope = Scope::record(name.key.clone());
+        let name = name.clone();
         let judge = move |snapshot: &Snapshot| {
-            let join = join::candidate(snapshot, &key, here, None);
+            let join = join::candidate(snapshot, &name, here, None);
             (None, join.is_some_and(|join| join.task == task))
         };
         self.inner

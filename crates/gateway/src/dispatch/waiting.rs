@@ -145,6 +145,7 @@ impl Waiting {
                     As::Outcome => Reply::Outcome(self.dispatch.view(&row, now)),
                     As::Result => plain_reply(outcome),
                 };
+                self.dispatch.was_fetched(&row).await;
                 return Step::Reply(Box::new(reply));
             }
             self.wait(row.version).await;

@@ -1,4 +1,4 @@
-//! What `longhaul stdio` and a newer server ask of this one over the user's socket: a connection that speaks MCP,
+//! What `longhaul stdio`, `longhaul wrap` and a newer server ask of this one over the user's socket: a connection that speaks MCP,
 //! and to make way.
 //!
 //! A connection begins as an HTTP request and is a stream of lines from the reply on. It decides nothing.
@@ -7,7 +7,8 @@ use std::{future::Future, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Path, Request, State},
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Request, State},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
     routing::post,
@@ -15,16 +16,20 @@ use axum::{
 use hyper_util::rt::TokioIo;
 use longhaul_core::Span;
 use longhaul_mcp::RpcError;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     admin::{Error, Who},
     server::End,
     stdio::{Peer, Stdio},
+    upstream::wrapped::Brought,
 };
 
 /// The route of a connection; below it, that of one which is shown a toolset.
 pub const STDIO: &str = "/admin/v1/stdio";
+/// The route that takes what `longhaul wrap` brought; below it, that of a connection which is shown it.
+pub const WRAPPED: &str = "/admin/v1/wrapped";
 /// The route on which this server is told to make way.
 pub const HAND_OVER: &str = "/admin/v1/hand-over";
 /// What a connection upgrades to.
@@ -44,6 +49,19 @@ pub const HOLD_MAX_S: u64 = 86_400;
 
 /// The reason of a refusal: no toolset has this name.
 pub const UNKNOWN_TOOLSET: &str = "unknown_toolset";
+
+/// The reason of a refusal: no wrapped server of this name is kept.
+pub const UNKNOWN_WRAPPED: &str = "unknown_wrapped";
+
+/// The largest body that brings a server, in bytes: what a program can be given, as base64 in JSON.
+pub const BROUGHT_MAX: usize = 4 * 1024 * 1024;
+
+/// The name under which a server was taken in.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TakenIn {
+    /// The name.
+    pub name: String,
+}
 
 /// How long open requests of a connection may take to get their reply when this server makes way.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
@@ -105,6 +123,8 @@ pub(crate) fn router(pipes: Pipes) -> Router {
     Router::new()
         .route(STDIO, post(connect))
         .route(&format!("{STDIO}/{{toolset}}"), post(connect_part))
+        .route(WRAPPED, post(wrap).layer(DefaultBodyLimit::max(BROUGHT_MAX)))
+        .route(&format!("{WRAPPED}/{{name}}"), post(connect_wrapped))
         .route(HAND_OVER, post(hand_over))
         .with_state(pipes)
 }
@@ -115,6 +135,28 @@ async fn connect_part(State(pipes): State<Pipes>, Path(toolset): Path<String>, r
         None => {
             let message = RpcError::unknown_toolset(&toolset).message;
             Error::new(404, -32600, UNKNOWN_TOOLSET, message, Who::Caller).into_response()
+        }
+    }
+}
+
+/// Takes a server in. What the body holds may be secret, so no error repeats any of it.
+async fn wrap(State(pipes): State<Pipes>, body: Bytes) -> Response {
+    let brought = match Brought::decode(&body) {
+        Ok(brought) => brought,
+        Err(unusable) => return Error::invalid(unusable.to_string()).into_response(),
+    };
+    match pipes.stdio.wrap(&brought).await {
+        Ok(name) => Json(TakenIn { name }).into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn connect_wrapped(State(pipes): State<Pipes>, Path(name): Path<String>, request: Request) -> Response {
+    match pipes.stdio.of_wrapped(&name) {
+        Some(stdio) => connect(State(Pipes { stdio, ..pipes }), request).await,
+        None => {
+            let message = format!("no wrapped server is named `{}`", longhaul_mcp::clean(&name, 60));
+            Error::new(404, -32602, UNKNOWN_WRAPPED, message, Who::Caller).into_response()
         }
     }
 }
@@ -134,16 +176,19 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
         match upgrade.await {
             Ok(upgraded) => {
                 let (reader, writer) = tokio::io::split(TokioIo::new(upgraded));
-                let ended = pipes
-                    .stdio
-                    .serve(
-                        reader,
-                        writer,
-                        Peer::Pipe { hold, key },
-                        pipes.ending(),
-                        LAST_REPLIES,
-                    )
-                    .await;
+                // What its client says meanwhile waits in the socket.
+                tokio::select! {
+                    () = pipes.stdio.reached() => {}
+                    () = pipes.ending() => {}
+                }
+                let served = pipes.stdio.serve(
+                    reader,
+                    writer,
+                    Peer::Pipe { hold, key },
+                    pipes.ending(),
+                    LAST_REPLIES,
+                );
+                let ended = pipes.stdio.keeping(served).await;
                 tracing::debug!(?ended, "a pipe ended");
             }
             Err(error) => tracing::debug!(%error, "a pipe ended before it began"),

@@ -1,9 +1,16 @@
-//! All servers behind this one, opened from the configuration, and the way to whichever of them answers a request.
+//! All servers behind this one, opened from the configuration or brought by `longhaul wrap`, and the way to whichever of
+//! them answers a request.
 //!
 //! Made by the binary before dispatch, which holds it. It keeps no copy of what a server defines: that is asked of the
-//! server each time.
+//! server each time. A wrapped server comes and goes while Longhaul runs; which are kept is decided by dispatch.
 
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use longhaul_core::Millis;
 use longhaul_engine::clock;
@@ -21,15 +28,18 @@ use super::{
     server::{self, Server, Spec, State},
     stdio::Host,
     times::Times,
+    wrapped::Brought,
 };
 use crate::{
     catalog::Catalog,
     command,
-    config::{Config, Protocol, Upstream},
+    config::{Config, Protocol, Tasks, Upstream},
 };
 
 /// How long a restart waits for the server to be reached or not.
 const RESTART_MAX: Duration = Duration::from_secs(45);
+/// How much longer than a start its lists may take, where a client waits for them.
+const KNOWN_EXTRA: Duration = Duration::from_secs(10);
 /// How many changed definitions wait to be stored.
 const CHANGES_MAX: usize = 64;
 
@@ -50,7 +60,35 @@ pub struct Setup<'a> {
 /// Every server behind this one. Cheap to clone; with the last clone their processes end.
 #[derive(Clone, Default)]
 pub struct Fleet {
-    members: Arc<[Member]>,
+    members: Arc<[Arc<Member>]>,
+    wrapped: Arc<Mutex<BTreeMap<String, Wrapped>>>,
+    /// `None` in a fleet to which nothing can be added.
+    opener: Option<Arc<Opener>>,
+}
+
+/// A server that was brought.
+struct Wrapped {
+    member: Arc<Member>,
+    /// As it was brought last: what differs from window to window is that of the newest.
+    brought: Arc<Mutex<Brought>>,
+    /// Held by each pipe that is shown it.
+    shown: Arc<()>,
+    used_at: Millis,
+}
+
+/// As long as this is held, a wrapped server is in use.
+#[derive(Clone)]
+pub struct InUse(#[expect(dead_code, reason = "it is counted, not read")] Arc<()>);
+
+/// All that a server is opened with, besides what is its own.
+struct Opener {
+    tasks: Tasks,
+    result_max: u64,
+    question_max: u64,
+    host: Host,
+    env: Arc<[(OsString, OsString)]>,
+    catalog: Arc<Catalog>,
+    changes: mpsc::Sender<Changed>,
 }
 
 /// One configured server.
@@ -68,13 +106,23 @@ impl Fleet {
     /// Begins to reach every server, and returns at once. What changes in their definitions is told.
     pub fn open(setup: &Setup<'_>) -> (Fleet, mpsc::Receiver<Changed>) {
         let (changes, changed) = mpsc::channel(CHANGES_MAX);
+        let opener = Opener {
+            tasks: setup.config.tasks.clone(),
+            result_max: setup.config.limits.result_max.0,
+            question_max: setup.config.limits.question_max.0,
+            host: setup.host.clone(),
+            env: setup.env.clone().into(),
+            catalog: Arc::clone(&setup.catalog),
+            changes,
+        };
         let mut members = Vec::new();
         let mut offerings = Vec::new();
         let mut configured: Vec<&Upstream> = setup.config.servers.values().collect();
         configured.sort_by_key(|server| server.rank);
         for config in configured {
-            let (member, offering) = setup.member(config);
-            members.push(member);
+            let known = (setup.known)(&config.name);
+            let (member, offering) = opener.member(config.clone(), None, known, false);
+            members.push(Arc::new(member));
             offerings.extend(offering);
         }
         // Watched first: a change after what is known is told.
@@ -86,22 +134,142 @@ impl Fleet {
         let known = watched.iter().filter_map(|(_, offering)| offering.known());
         setup.catalog.offer_all(known);
         for (defined, offering) in watched {
-            tokio::spawn(offering.follow(defined, changes.clone()));
+            tokio::spawn(offering.follow(defined, opener.changes.clone()));
         }
         let fleet = Fleet {
             members: members.into(),
+            wrapped: Arc::default(),
+            opener: Some(Arc::new(opener)),
         };
         (fleet, changed)
     }
 
-    /// Whether there is any.
+    /// Whether any is configured.
     pub fn is_any(&self) -> bool {
         !self.members.is_empty()
     }
 
     /// All that are configured, in the order of the configuration.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[Arc<Member>] {
         &self.members
+    }
+
+    /// All that were brought and are kept, in the order of their names.
+    pub fn wrapped(&self) -> Vec<Arc<Member>> {
+        let wrapped = self.lock();
+        wrapped
+            .values()
+            .map(|wrapped| Arc::clone(&wrapped.member))
+            .collect()
+    }
+
+    /// A wrapped server of this name, which is in use from now on.
+    pub fn use_wrapped(&self, name: &str) -> Option<(Arc<Member>, InUse)> {
+        let wrapped = self.lock();
+        let found = wrapped.get(name)?;
+        Some((Arc::clone(&found.member), InUse(Arc::clone(&found.shown))))
+    }
+
+    /// Takes a wrapped server in, or takes note of how it was brought now. `known` is what it defined when it was last
+    /// seen; without it, what an equal command or address defined counts until it was reached. One that sleeps is not
+    /// started before somebody needs it. False where this fleet takes none.
+    pub fn wrap(
+        &self,
+        name: &str,
+        brought: &Brought,
+        known: Option<Definitions>,
+        used_at: Millis,
+        sleeps: bool,
+    ) -> bool {
+        let Some(opener) = &self.opener else {
+            return false;
+        };
+        let mut wrapped = self.lock();
+        if let Some(there) = wrapped.get_mut(name) {
+            there.used_at = there.used_at.max(used_at);
+            *there.brought.lock().unwrap_or_else(PoisonError::into_inner) = brought.clone();
+            return true;
+        }
+        let known = known.or_else(|| like(&wrapped, brought));
+        let settings = brought.settings(name);
+        let shared = Arc::new(Mutex::new(brought.clone()));
+        opener.catalog.wrap(name);
+        let (member, offering) = opener.member(settings, Some(Arc::clone(&shared)), known, sleeps);
+        if let Some(offering) = offering {
+            let defined = offering.server.watch();
+            opener.catalog.offer_all(offering.known());
+            tokio::spawn(offering.follow(defined, opener.changes.clone()));
+        }
+        let entry = Wrapped {
+            member: Arc::new(member),
+            brought: shared,
+            shown: Arc::default(),
+            used_at,
+        };
+        wrapped.insert(name.to_owned(), entry);
+        true
+    }
+
+    /// As a wrapped server was brought last.
+    pub fn brought(&self, name: &str) -> Option<Brought> {
+        let wrapped = self.lock();
+        let brought = wrapped.get(name)?.brought.lock();
+        Some(brought.unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// A wrapped server is used at this moment.
+    pub fn used(&self, name: &str, at: Millis) {
+        if let Some(wrapped) = self.lock().get_mut(name) {
+            wrapped.used_at = at;
+        }
+    }
+
+    /// The wrapped servers that nobody uses and of which nothing runs, the one that was used first before the others.
+    pub fn unused(&self) -> Vec<String> {
+        let wrapped = self.lock();
+        let mut unused: Vec<(Millis, &String)> = wrapped
+            .iter()
+            .filter(|(_, wrapped)| {
+                let runs = wrapped
+                    .member
+                    .server
+                    .as_ref()
+                    .is_some_and(|server| server.count() > 0);
+                Arc::strong_count(&wrapped.shown) == 1 && !runs
+            })
+            .map(|(name, wrapped)| (wrapped.used_at, name))
+            .collect();
+        unused.sort();
+        unused.into_iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Keeps a wrapped server no longer, unless it is in use again. Whether it is gone.
+    pub fn unwrap(&self, name: &str) -> bool {
+        let mut wrapped = self.lock();
+        if wrapped
+            .get(name)
+            .is_some_and(|wrapped| Arc::strong_count(&wrapped.shown) > 1)
+        {
+            return false;
+        }
+        wrapped.remove(name);
+        drop(wrapped);
+        if let Some(opener) = &self.opener {
+            opener.catalog.unwrap(name);
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Wrapped>> {
+        // Invariant: what is under this lock is whole at each step, so a poisoned one is used on.
+        self.wrapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that are started, those of the configuration first.
+    fn all(&self) -> Vec<Server> {
+        let wrapped = self.wrapped();
+        let members = self.members.iter().chain(&wrapped);
+        members.filter_map(|member| member.server.clone()).collect()
     }
 
     /// The servers that are started, in the order of the configuration.
@@ -115,8 +283,12 @@ impl Fleet {
     }
 
     /// Starts a server anew, and waits until it was reached or could not be. `None` when there is no such server.
-    pub async fn restart(&self, name: &str) -> Option<&Member> {
-        let member = self.members.iter().find(|member| member.config.name == name)?;
+    pub async fn restart(&self, name: &str) -> Option<Arc<Member>> {
+        let configured = self.members.iter().find(|member| member.config.name == name);
+        let member = match configured {
+            Some(member) => Arc::clone(member),
+            None => self.use_wrapped(name)?.0,
+        };
         if let Some(server) = &member.server {
             let mut state = server.watch_state();
             state.mark_unchanged();
@@ -134,7 +306,7 @@ impl Fleet {
 
     /// The session of this caller has ended.
     pub fn leave(&self, caller: &server::Caller) {
-        self.servers().for_each(|server| server.leave(caller));
+        self.all().iter().for_each(|server| server.leave(caller));
     }
 
     /// Resolves when every server that the configuration calls required was reached.
@@ -149,47 +321,105 @@ impl Fleet {
 
     /// Ends all of them. Returns when nothing of them is left, or that cannot be confirmed.
     pub async fn close(&self) {
-        futures_util::future::join_all(self.servers().map(Server::close)).await;
+        futures_util::future::join_all(self.all().iter().map(Server::close)).await;
     }
 }
 
+/// What the server that was used last defines, of those that are the same command or address.
+fn like(wrapped: &BTreeMap<String, Wrapped>, brought: &Brought) -> Option<Definitions> {
+    let likely = wrapped.values().filter(|wrapped| {
+        let own = wrapped.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        own.is_like(brought)
+    });
+    let defined = likely.filter_map(|wrapped| {
+        let definitions = wrapped.member.server.as_ref()?.definitions()?;
+        Some((wrapped.used_at, definitions))
+    });
+    let (_, newest) = defined.max_by_key(|(used_at, _)| *used_at)?;
+    Some(Definitions::clone(&newest))
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Member").field(&self.config.name).finish()
+    }
+}
+
+/// Two of one name are the same.
+impl PartialEq for Member {
+    fn eq(&self, other: &Member) -> bool {
+        self.config.name == other.config.name
+    }
+}
+
+impl Eq for Member {}
+
 impl Member {
+    /// Waits until it is known what it defines, or that it cannot be reached now; no longer than it may take to start.
+    pub async fn known(&self) {
+        let Some(server) = &self.server else {
+            return;
+        };
+        let (mut defined, mut state) = (server.watch(), server.watch_state());
+        let known = async {
+            tokio::select! {
+                _closed = defined.wait_for(Option::is_some) => {}
+                _closed = state.wait_for(|state| matches!(state, State::Degraded { .. } | State::Closed)) => {}
+            }
+        };
+        let most = Duration::from_millis(self.config.start_timeout.0) + KNOWN_EXTRA;
+        let _late = tokio::time::timeout(most, known).await;
+    }
+
     /// Since when its state is what it is.
     pub fn state_since(&self) -> Millis {
         *self.changed_at.borrow()
     }
 }
 
-impl Setup<'_> {
-    fn member(&self, config: &Upstream) -> (Member, Option<Offering>) {
-        let config = Arc::new(config.clone());
+impl Opener {
+    fn member(
+        &self,
+        config: Upstream,
+        brought: Option<Arc<Mutex<Brought>>>,
+        known: Option<Definitions>,
+        sleeps: bool,
+    ) -> (Member, Option<Offering>) {
+        let config = Arc::new(config);
         let (changed, changed_at) = watch::channel(clock::now());
-        let server = (!config.disabled).then(|| Server::open(self.spec(&config)));
+        let server = (!config.disabled).then(|| Server::open(self.spec(&config, brought, known, sleeps)));
         let offering = server.as_ref().map(|server| {
             tokio::spawn(follow_state(server.watch_state(), changed));
             Offering {
                 server: server.clone(),
                 config: Arc::clone(&config),
-                tasks: self.config.tasks.clone(),
-                result_max: self.config.limits.result_max.0,
-                question_max: self.config.limits.question_max.0,
+                tasks: self.tasks.clone(),
+                result_max: self.result_max,
+                question_max: self.question_max,
                 catalog: Arc::clone(&self.catalog),
             }
         });
         let member = Member {
             config,
             server,
-            question_max: self.config.limits.question_max.0,
+            question_max: self.question_max,
             changed_at,
         };
         (member, offering)
     }
 
-    fn spec(&self, config: &Arc<Upstream>) -> Spec {
+    fn spec(
+        &self,
+        config: &Arc<Upstream>,
+        brought: Option<Arc<Mutex<Brought>>>,
+        known: Option<Definitions>,
+        sleeps: bool,
+    ) -> Spec {
         let place = Where {
             config: Arc::clone(config),
             host: Arc::new(self.host.clone()),
-            env: self.env.clone().into(),
+            env: Arc::clone(&self.env),
+            brought,
         };
         Spec {
             name: config.name.clone(),
@@ -221,7 +451,8 @@ impl Setup<'_> {
                 ..Ours::new(Obj::default(), roots(config))
             },
             may_ask: config.may_ask(),
-            known: (self.known)(&config.name),
+            known,
+            sleeps,
         }
     }
 }

@@ -341,6 +341,7 @@ pub fn entry(
             tool: definition.name.clone(),
         }),
         is_of_session: settings.server.isolation == Isolation::Session,
+        is_wrapped: settings.server.is_wrapped,
         work,
     }
 }

@@ -6,7 +6,7 @@
 use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use longhaul_engine::process::{self, Unstartable};
@@ -16,6 +16,7 @@ use super::{
     dial::Place,
     http::Remote,
     stdio::{Host, Program},
+    wrapped::Brought,
 };
 use crate::{
     command,
@@ -31,6 +32,8 @@ pub(super) struct Where {
     pub host: Arc<Host>,
     /// Longhaul's own environment.
     pub env: Arc<[(OsString, OsString)]>,
+    /// What was brought last, of a wrapped server.
+    pub brought: Option<Arc<Mutex<Brought>>>,
 }
 
 impl Where {
@@ -40,6 +43,12 @@ impl Where {
     /// A value that stands elsewhere cannot be read.
     pub(super) async fn look_up(&self) -> Result<Place, Unreadable> {
         let config = &self.config;
+        if let Some(brought) = &self.brought {
+            let brought = brought.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = brought.place(config, &self.host) {
+                return Ok(place);
+            }
+        }
         let folder = command::absolute(&config.folder);
         let elsewhere = Elsewhere {
             env: &self.env,
@@ -52,7 +61,11 @@ impl Where {
             config::address(&url).map_err(|_| Unreadable::NoAddress)?;
             let mut headers = Vec::new();
             for (name, written) in &config.headers.0 {
-                headers.push((name.clone(), elsewhere.value(written).await?));
+                let value = match config.is_wrapped {
+                    true => written.clone(),
+                    false => elsewhere.value(written).await?,
+                };
+                headers.push((name.clone(), value));
             }
             return Ok(Place::Remote(Remote { url, headers }));
         }

@@ -70,6 +70,8 @@ pub struct Spec {
     pub may_ask: Answers,
     /// What it defined when it was last seen.
     pub known: Option<Definitions>,
+    /// It is not reached before somebody needs it, where it is known what it defines.
+    pub sleeps: bool,
 }
 
 /// Who calls.
@@ -210,6 +212,7 @@ impl Server {
             times: spec.times,
         };
         let pool = Pool::new(plan, told);
+        let sleeps = spec.sleeps && spec.known.is_some();
         let inner = Arc::new(Inner {
             pool: Arc::clone(&pool),
             isolation: spec.isolation,
@@ -222,11 +225,14 @@ impl Server {
             ages: Mutex::default(),
             cut: Mutex::default(),
             wishes: Arc::default(),
-            state: watch::Sender::new(State::Starting),
+            state: watch::Sender::new(match sleeps {
+                true => State::Ready,
+                false => State::Starting,
+            }),
             last_failure: Mutex::default(),
             orders,
         });
-        tokio::spawn(Supervisor::of(&inner, tells, ordered).run());
+        tokio::spawn(Supervisor::of(&inner, tells, ordered).run(sleeps));
         Server {
             inner,
             _held: Arc::new(Held(pool)),
@@ -482,6 +488,13 @@ impl Server {
     /// Fetches the definitions again, soon.
     pub fn refresh(&self) {
         self.inner.refresh();
+    }
+
+    /// Somebody is about to need it: it is reached, and looked at, where nothing of it runs.
+    pub fn wake(&self) {
+        if self.count() == 0 {
+            self.inner.refresh();
+        }
     }
 
     /// Ends all its processes and sessions, calls in flight with them, and dials again.

@@ -32,3 +32,4 @@ mod toolsets;
 mod upstream;
 mod url_questions;
 mod wait;
+mod wrapped;

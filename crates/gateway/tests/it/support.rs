@@ -576,6 +576,7 @@ pub(crate) fn entry(name: &str, support: TaskSupport, work: Script) -> Entry {
         holding: Holding::default(),
         server_tool: None,
         is_of_session: false,
+        is_wrapped: false,
         arguments: Arc::new(Named),
         work: Arc::new(Scripted(work)),
     }

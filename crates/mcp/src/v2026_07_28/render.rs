@@ -128,8 +128,13 @@ fn result(reply: &Reply, id: &RequestId) -> Result<Obj, RpcError> {
             return Err(error);
         }
     };
+    let title = if let Reply::Discover(discovery) = reply {
+        discovery.title.as_deref()
+    } else {
+        None
+    };
     result.edit("_meta", |members| {
-        members.set(meta::SERVER_INFO, &shape::server_info().to_raw())
+        members.set(meta::SERVER_INFO, &shape::server_info(title).to_raw())
     });
     Ok(result)
 }

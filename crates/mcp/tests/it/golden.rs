@@ -72,6 +72,7 @@ fn discovery_names_versions_and_capabilities() {
         logging: true,
         relays: EVERYTHING,
         instructions: Some("Hi.".to_owned()),
+        title: None,
         cache: PRIVATE,
     };
     let shown = result(

@@ -206,7 +206,9 @@ impl Dispatch {
                 | Outcome::Failed(_)
                 | Outcome::Stopped { .. }) => {
                     let outcome = outcome.fit_to_show(asking.whose.reach(), &crate::dispatch::short_name());
-                    return outcome.result(asked).map(|result| self.relayed(relay, result));
+                    return outcome
+                        .result(asked)
+                        .map(|result| self.relayed(asking.selection, relay, result));
                 }
             }
         }

@@ -36,8 +36,10 @@ pub(super) struct Supervisor {
     inner: Arc<Inner>,
     tells: mpsc::Receiver<Told>,
     ordered: mpsc::Receiver<Order>,
-    /// When the definitions were fetched last.
+    /// When the definitions were fetched last, or this began.
     fetched: Instant,
+    /// They were fetched at all.
+    is_fresh: bool,
 }
 
 /// What is done next.
@@ -61,11 +63,16 @@ impl Supervisor {
             tells,
             ordered,
             fetched: Instant::now(),
+            is_fresh: false,
         }
     }
 
-    pub(super) async fn run(mut self) {
-        let mut next = Next::Fetch;
+    /// `sleeps`: nothing is fetched before somebody needs the server.
+    pub(super) async fn run(mut self, sleeps: bool) {
+        let mut next = match sleeps {
+            true => Next::Nothing,
+            false => Next::Fetch,
+        };
         loop {
             next = match next {
                 Next::Fetch => self.fetch().await,
@@ -117,6 +124,7 @@ impl Supervisor {
         self.fetched = Instant::now();
         match fetched {
             Ok(()) => {
+                self.is_fresh = true;
                 inner.ready();
                 again
             }
@@ -160,7 +168,7 @@ impl Supervisor {
                 Next::Fetch
             }
             Told::Changed => Next::FetchSoon,
-            Told::Opened if self.fetched.elapsed() >= STALE_AFTER => Next::FetchSoon,
+            Told::Opened if !self.is_fresh || self.fetched.elapsed() >= STALE_AFTER => Next::FetchSoon,
             Told::Opened => Next::Nothing,
         }
     }

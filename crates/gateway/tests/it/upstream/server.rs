@@ -63,6 +63,7 @@ impl Rig {
             ours: Ours::new(Obj::default(), None),
             may_ask: Answers::ALL,
             known: None,
+            sleeps: false,
         };
         change(&mut spec);
         Rig {

@@ -207,6 +207,7 @@ pub(crate) fn everything() -> Discovery {
         logging: true,
         relays: EVERYTHING,
         instructions: Some("Long tools run as tasks.".to_owned()),
+        title: None,
         cache: Cache {
             ttl_ms: 60_000,
             scope: CacheScope::Private,
