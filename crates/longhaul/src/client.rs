@@ -20,10 +20,7 @@ use longhaul_gateway::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::net::UnixStream;
 
-use crate::{
-    exit::{Exit, Failure},
-    flags::Stdio,
-};
+use crate::exit::{Exit, Failure};
 
 /// The largest reply that is read, in bytes: the largest stored result, escaped as JSON, and some room.
 const REPLY_MAX: usize = 256 * 1024 * 1024;
@@ -117,11 +114,12 @@ impl Client {
         }
     }
 
-    /// A connection that speaks MCP, as the flags say. `key` is the same on every connection of one pipe.
-    pub(crate) async fn stdio(&self, flags: &Stdio, key: &str) -> Result<TokioIo<Upgraded>, Failure> {
-        let route = match &flags.toolset {
-            Some(toolset) => format!("{}/{}", pipe::STDIO, toolset_name(toolset)?),
-            None => pipe::STDIO.to_owned(),
+    /// A connection that speaks MCP. `key` is the same on every connection of one pipe.
+    pub(crate) async fn pipe(&self, way: &Way<'_>, key: &str) -> Result<TokioIo<Upgraded>, Failure> {
+        let route = match way.shown {
+            Shown::All => pipe::STDIO.to_owned(),
+            Shown::Toolset(toolset) => format!("{}/{}", pipe::STDIO, toolset_name(toolset)?),
+            Shown::Wrapped(brought) => format!("{}/{}", pipe::WRAPPED, self.take_in(brought).await?),
         };
         let mut sender = self.connect().await?;
         let mut request = Request::builder()
@@ -131,7 +129,7 @@ impl Client {
             .header(header::CONNECTION, "upgrade")
             .header(header::UPGRADE, pipe::PROTOCOL)
             .header(pipe::KEY, key);
-        if let Some(hold) = flags.hold {
+        if let Some(hold) = way.hold {
             request = request.header(pipe::HOLD, hold);
         }
         let request = request
@@ -147,16 +145,21 @@ impl Client {
                 .map(TokioIo::new)
                 .map_err(|error| broken(&error)),
             // Ours say what is not there.
-            StatusCode::NOT_FOUND => match serde_json::from_slice::<api::Failure>(&whole(response).await?) {
-                Ok(failure) => Err(Failure::from(failure.error).fix("longhaul doctor")),
-                Err(_) => Err(Failure::new(
-                    Exit::Refused,
-                    "too_old",
-                    "the server that runs is too old to serve standard streams, or toolsets on them",
-                )
-                .fix("longhaul serve --replace, or end that server")),
-            },
+            StatusCode::NOT_FOUND => Err(not_there(&whole(response).await?)),
             status => Err(refused(status, &whole(response).await?)),
+        }
+    }
+
+    /// The name under which the server takes in what is to be wrapped.
+    async fn take_in(&self, brought: &Bytes) -> Result<String, Failure> {
+        let response = self.send(Method::POST, pipe::WRAPPED, brought.clone()).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Err(not_there(&whole(response).await?));
+        }
+        let taken: pipe::TakenIn = read(response).await?;
+        match is_section_name(&taken.name) {
+            true => Ok(taken.name),
+            false => Err(Failure::fault("the server's reply names no server")),
         }
     }
 
@@ -254,6 +257,39 @@ impl Watch {
             }
         }
         None
+    }
+}
+
+/// How a pipe is connected.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    /// How long its calls may be held, in seconds.
+    pub hold: Option<u32>,
+    /// What its client is shown.
+    pub shown: Shown<'a>,
+}
+
+/// What the client of a pipe is shown.
+#[derive(Clone, Copy)]
+pub(crate) enum Shown<'a> {
+    /// All that is configured.
+    All,
+    /// A toolset.
+    Toolset(&'a str),
+    /// What is wrapped, as it is brought.
+    Wrapped(&'a Bytes),
+}
+
+/// A route of the pipes is not there, or what it names.
+fn not_there(body: &[u8]) -> Failure {
+    match serde_json::from_slice::<api::Failure>(body) {
+        Ok(failure) => Failure::from(failure.error).fix("longhaul doctor"),
+        Err(_) => Failure::new(
+            Exit::Refused,
+            "too_old",
+            "the server that runs is too old for this: it serves no such pipe",
+        )
+        .fix("longhaul serve --replace, or end that server"),
     }
 }
 

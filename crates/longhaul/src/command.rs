@@ -17,3 +17,4 @@ pub(crate) mod stdio;
 pub(crate) mod tasks;
 pub(crate) mod top;
 pub(crate) mod uninstall;
+pub(crate) mod wrap;

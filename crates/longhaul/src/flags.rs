@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Install(Install),
     /// Take back what `install` wrote
     Uninstall(Uninstall),
+    /// Put one MCP server behind the user's server, and connect a client's standard streams to it; started by clients
+    Wrap(Wrap),
     /// Make, check and show the configuration
     #[command(subcommand)]
     Config(Config),
@@ -325,6 +327,29 @@ impl ClientName {
             ClientName::All => None,
         }
     }
+}
+
+/// `wrap`
+#[derive(Args, Clone, Debug, Default)]
+#[command(
+    override_usage = "longhaul wrap [OPTIONS] URL\n       longhaul wrap [OPTIONS] -- COMMAND [ARGUMENTS]..."
+)]
+pub(crate) struct Wrap {
+    /// How long a call may be held before this client is told that its work goes on
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub hold: Option<u32>,
+    /// A header of every request to the URL; a value `env:NAME` is a variable of this command's environment
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    pub headers: Vec<String>,
+    /// Run the server, and keep its tasks, in this process, as in a container; it ends with its input
+    #[arg(long)]
+    pub in_process: bool,
+    /// The server's address
+    #[arg(value_name = "URL", required_unless_present = "command")]
+    pub url: Option<String>,
+    /// The server's program and its arguments, after `--`; it runs here, in this environment
+    #[arg(value_name = "COMMAND", last = true, conflicts_with = "url")]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 /// `config`

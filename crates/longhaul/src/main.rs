@@ -73,6 +73,7 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Config(flags) => command::config::config(common, &flags),
         Command::Serve(flags) => serving(common, &flags),
         Command::Stdio(flags) => commanding(command::stdio::stdio(common, &flags)),
+        Command::Wrap(flags) => wrapping(common, &flags),
         Command::Run(flags) => commanding(command::run::run(common, &flags)),
         Command::Tasks(flags) => commanding(command::tasks::tasks(common, &flags)),
         Command::Answer(flags) => commanding(command::answer::answer(common, &flags)),
@@ -87,7 +88,19 @@ fn run(common: &Common, command: Command) -> Outcome {
 }
 
 fn serving(common: &Common, flags: &flags::Serve) -> Outcome {
-    let prepared = command::serve::prepare(common, flags)?;
+    served(command::serve::prepare(common, flags)?)
+}
+
+/// A thin pipe, or a server of its own.
+fn wrapping(common: &Common, flags: &flags::Wrap) -> Outcome {
+    let brought = command::wrap::brought(flags)?;
+    match flags.in_process {
+        true => served(command::serve::prepare_wrapped(common, flags, brought)?),
+        false => commanding(command::wrap::wrap(common, flags, &brought)),
+    }
+}
+
+fn served(prepared: command::serve::Prepared) -> Outcome {
     // Without its thread the allocator gives nothing back while the server is idle; where it cannot have one, so be it.
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use longhaul_core::TaskId;
+use longhaul_core::{Span, TaskId};
 use longhaul_engine::{
     Engine, Options, clock,
     process::{self, Identity, Shim},
@@ -33,10 +33,12 @@ use longhaul_gateway::{
     },
     sealed_id::Keys,
     server::{self, Listen, Server, Setup},
+    stdio::Stdio,
     upstream::{
         self,
         fleet::{self, Fleet},
         offer::Changed,
+        wrapped::Brought,
     },
 };
 use longhaul_store::Runner;
@@ -52,7 +54,7 @@ use crate::{
     client::Client,
     database,
     exit::{Exit, Failure, Outcome},
-    flags::{Common, Serve},
+    flags::{Common, Serve, Wrap},
     places::{self, State},
     screen::{counted, line, say, tell},
 };
@@ -72,6 +74,8 @@ pub(crate) struct Prepared {
     loaded: Loaded,
     flags: Serve,
     as_json: bool,
+    /// What the client at the standard streams is shown.
+    wrapped: Option<Brought>,
     _log: tracing_appender::non_blocking::WorkerGuard,
 }
 
@@ -106,8 +110,26 @@ pub(crate) fn prepare(common: &Common, flags: &Serve) -> Result<Prepared, Failur
         loaded,
         flags: flags.clone(),
         as_json: common.json,
+        wrapped: None,
         _log: log,
     })
+}
+
+/// As [`prepare`], for a server of its own that shows what is wrapped to the client at the standard streams.
+///
+/// # Errors
+/// What is wrong with the configuration and the state directory.
+pub(crate) fn prepare_wrapped(common: &Common, flags: &Wrap, brought: Brought) -> Result<Prepared, Failure> {
+    let serve = Serve {
+        stdio: true,
+        ..Serve::default()
+    };
+    let mut prepared = prepare(common, &serve)?;
+    if let Some(seconds) = flags.hold {
+        prepared.loaded.config.tasks.hold_max = Some(Span::seconds(u64::from(seconds)));
+    }
+    prepared.wrapped = Some(brought);
+    Ok(prepared)
 }
 
 /// Serves until SIGTERM or ctrl-c, or what else ends this kind of server, then drains; a second one ends at once.
@@ -117,6 +139,7 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         loaded,
         flags,
         as_json,
+        wrapped,
         _log,
     } = prepared;
     let config = loaded.config;
@@ -183,7 +206,10 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
     };
     drop(starting);
     announce(&server, &state, &config, &catalog, &flags, as_json);
-    let life = life(&flags, &config, &server);
+    let mut life = life(&flags, &config, &server);
+    if let Some(brought) = wrapped {
+        life.stdio = Some(wrapped_alone(&server, &brought).await?);
+    }
     let ended = ending::run(engine, server, life, told).await;
     fleet.close().await;
     if ended.is_ok() {
@@ -191,6 +217,17 @@ pub(crate) async fn serve(prepared: Prepared) -> Outcome {
         let _kept = fs::remove_dir(spool);
     }
     ended
+}
+
+/// The standard streams of a client that is shown what is wrapped.
+async fn wrapped_alone(server: &Server, brought: &Brought) -> Result<Stdio, Failure> {
+    let stdio = server.control().stdio;
+    let name = stdio.wrap(brought).await.map_err(Failure::from)?;
+    let shown = stdio
+        .of_wrapped(&name)
+        .ok_or_else(|| Failure::fault("what was wrapped is gone already"))?;
+    shown.reached().await;
+    Ok(shown)
 }
 
 /// This process, as one that runs work.
@@ -241,19 +278,35 @@ async fn open_fleet(
     host: &Host,
     catalog: &Arc<Catalog>,
 ) -> Result<(Fleet, mpsc::Receiver<Changed>), Failure> {
-    let known = match config.servers.is_empty() {
+    let wrapped = dispatch::wrapped(engine.store())
+        .await
+        .map_err(|error| unstored(&error))?;
+    let known = match config.servers.is_empty() && wrapped.is_empty() {
         true => BTreeMap::new(),
         false => dispatch::known(engine.store())
             .await
             .map_err(|error| unstored(&error))?,
     };
-    Ok(Fleet::open(&fleet::Setup {
+    let (fleet, changed) = Fleet::open(&fleet::Setup {
         config,
         host: stdio_host(config, host),
         env: host.env.clone(),
         known: &|name| known.get(name).cloned(),
         catalog: Arc::clone(catalog),
-    }))
+    });
+    for kept in wrapped {
+        // Without its definitions there is no task of it, and whoever needs it brings it again.
+        if let Some(defined) = known.get(&kept.name) {
+            fleet.wrap(
+                &kept.name,
+                &kept.brought,
+                Some(defined.clone()),
+                kept.used_at,
+                true,
+            );
+        }
+    }
+    Ok((fleet, changed))
 }
 
 /// The right to the socket; `None` when another server has it.

@@ -1,10 +1,11 @@
 //! `longhaul stdio`: what an MCP client starts. It carries lines between the client and the user's server, and
-//! starts that server where none runs.
+//! starts that server where none runs. `longhaul wrap` is the same pipe with one server at its end.
 //!
 //! It outlives its server: when the connection ends before the client does, it connects to the next server and sends
 //! again what had no reply. It decides nothing about tasks and keeps nothing of them.
 
 use std::{
+    path::PathBuf,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -22,6 +23,7 @@ use tokio::{
 
 use crate::{
     background,
+    client::{Shown, Way},
     exit::{Exit, Failure, Outcome},
     flags::{Common, Stdio},
     pipe::{Again, Ledger},
@@ -43,15 +45,29 @@ const LAST_REPLIES: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(crate) async fn stdio(common: &Common, flags: &Stdio) -> Outcome {
+    let shown = flags.toolset.as_deref().map_or(Shown::All, Shown::Toolset);
+    carry_all(
+        common,
+        Way {
+            hold: flags.hold,
+            shown,
+        },
+    )
+    .await
+}
+
+/// Carries all that the client says to one server after the other, until the client leaves.
+pub(crate) async fn carry_all(common: &Common, way: Way<'_>) -> Outcome {
     let mut client = Client::begin();
     let key = random_key();
     let ledger = Mutex::new(Ledger::new(key.clone()));
+    let mut read = None;
     let mut tries = 0;
     let failure = loop {
         let connected = tokio::select! {
-            connected = connect(common, flags, &key, tries) => connected,
+            connected = connect(common, &mut read, &way, &key, tries) => connected,
             // Whether there is such a toolset is told even to a client that says nothing.
-            () = client.left(), if tries > 0 || flags.toolset.is_none() => break None,
+            () = client.left(), if tries > 0 || !matches!(way.shown, Shown::Toolset(_)) => break None,
         };
         tries += 1;
         let stream = match connected {
@@ -91,9 +107,12 @@ fn is_final(failure: &Failure) -> bool {
     failure.exit != Exit::Unreachable || failure.reason == background::NOT_STARTED
 }
 
+/// Connects to the server, which is started where none runs. `read` is the configuration of the last one: a server that a
+/// person started may read another file than one in the background would by itself.
 async fn connect(
     common: &Common,
-    flags: &Stdio,
+    read: &mut Option<PathBuf>,
+    way: &Way<'_>,
     key: &str,
     tries: u32,
 ) -> Result<TokioIo<Upgraded>, Failure> {
@@ -101,8 +120,17 @@ async fn connect(
         let wait = TRY_AGAIN_MIN.saturating_mul(1 << (tries - 1).min(10));
         sleep(wait.min(TRY_AGAIN_MAX)).await;
     }
-    let server = background::reach_quietly(common).await?;
-    server.stdio(flags, key).await
+    let last = read.clone().filter(|file| file.is_file());
+    let common = Common {
+        config: common.config.clone().or(last),
+        ..common.clone()
+    };
+    let server = background::reach_quietly(&common).await?;
+    let stream = server.pipe(way, key).await?;
+    if let Ok(health) = server.health().await {
+        *read = health.config.first().map(PathBuf::from);
+    }
+    Ok(stream)
 }
 
 /// Which side of a pipe ended.

@@ -4,10 +4,11 @@ mod framing;
 mod life;
 mod pipes;
 mod toolsets;
+mod wrap;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    process::{Child, ChildStdin, ChildStdout, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
 };
 
@@ -149,8 +150,11 @@ struct Client {
 
 impl Client {
     fn start(rig: &Rig, arguments: &[&str]) -> Client {
-        let mut child = rig
-            .command(arguments)
+        Client::of(rig.command(arguments))
+    }
+
+    fn of(mut command: Command) -> Client {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
