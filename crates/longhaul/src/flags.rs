@@ -344,7 +344,7 @@ pub(crate) struct Wrap {
     /// Run the server, and keep its tasks, in this process, as in a container; it ends with its input
     #[arg(long)]
     pub in_process: bool,
-    /// The server's address
+    /// The server's address, or `env:NAME`
     #[arg(value_name = "URL", required_unless_present = "command")]
     pub url: Option<String>,
     /// The server's program and its arguments, after `--`; it runs here, in this environment

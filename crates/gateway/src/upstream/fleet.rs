@@ -230,11 +230,9 @@ impl Fleet {
         let mut unused: Vec<(Millis, &String)> = wrapped
             .iter()
             .filter(|(_, wrapped)| {
-                let runs = wrapped
-                    .member
-                    .server
-                    .as_ref()
-                    .is_some_and(|server| server.count() > 0);
+                // One that is only tried to be reached is of use to nobody.
+                let server = wrapped.member.server.as_ref();
+                let runs = server.is_some_and(|server| !server.live().is_empty());
                 Arc::strong_count(&wrapped.shown) == 1 && !runs
             })
             .map(|(name, wrapped)| (wrapped.used_at, name))

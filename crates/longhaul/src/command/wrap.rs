@@ -33,14 +33,14 @@ pub(crate) async fn wrap(common: &Common, flags: &Wrap, brought: &Brought) -> Ou
 pub(crate) fn brought(flags: &Wrap) -> Result<Brought, Failure> {
     let brought = match &flags.url {
         Some(url) => Brought::Remote(Remote {
-            url: url.clone(),
+            url: looked_up(url, "the address")?,
             headers: headers(&flags.headers)?,
         }),
         None => {
             if !flags.headers.is_empty() {
                 return Err(Failure::usage("`--header` is for a server at a URL"));
             }
-            if flags.command.first().is_some_and(|program| is_longhaul(program)) {
+            if flags.command.first().is_some_and(is_longhaul) {
                 return Err(Failure::usage(
                     "Longhaul cannot be wrapped in itself: its calls are durable already",
                 )
@@ -77,18 +77,22 @@ fn headers(written: &[String]) -> Result<Vec<(String, String)>, Failure> {
         let Some((name, value)) = header.split_once('=') else {
             return Err(Failure::usage("a header is written as NAME=VALUE"));
         };
-        let value = match value.strip_prefix("env:") {
-            None => value.to_owned(),
-            Some(variable) => env::var(variable).map_err(|_| {
-                Failure::usage(format!(
-                    "the header `{}` needs the variable `{}`, which is not set or no text",
-                    line(name),
-                    line(variable)
-                ))
-            })?,
-        };
+        let value = looked_up(value, &format!("the header `{}`", line(name)))?;
         headers.push((name.to_owned(), value));
     }
     headers.sort();
     Ok(headers)
+}
+
+/// What is written, or what the variable holds that it names.
+fn looked_up(written: &str, what: &str) -> Result<String, Failure> {
+    let Some(variable) = written.strip_prefix("env:") else {
+        return Ok(written.to_owned());
+    };
+    env::var(variable).map_err(|_| {
+        Failure::usage(format!(
+            "{what} needs the variable `{}`, which is not set or no text",
+            line(variable)
+        ))
+    })
 }

@@ -483,6 +483,7 @@ fn what_cannot_be_wrapped_is_refused_before_anything_is_started() {
             ],
             "`NOT_SET`",
         ),
+        (&["wrap", "env:NOT_SET"], "`NOT_SET`"),
         (
             &["wrap", "--header", "a b=c", "http://127.0.0.1/mcp"],
             "cannot be sent",
