@@ -6,8 +6,8 @@
 use std::{env, time::Instant};
 
 use crate::{
-    Outcome, clients, conformance, docs, fuzz, layers, no_arguments, pairings, program::Program, rules,
-    servers, weight,
+    Outcome, clients, conformance, desktop, docs, fuzz, layers, no_arguments, pairings, program::Program,
+    rules, servers, weight,
 };
 
 /// One step: its name and what it does.
@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     }),
     ("clients", clients::without_pages),
     ("servers", || servers::run(&[])),
+    ("desktop", || desktop::run(&[])),
     ("pairings", || pairings::run(&[])),
 ];
 

@@ -17,6 +17,7 @@ mod bench;
 mod ci;
 mod clients;
 mod conformance;
+mod desktop;
 mod docs;
 mod faults;
 mod fuzz;
@@ -46,6 +47,8 @@ cargo xtask COMMAND
                             through: at two servers, directly and through Longhaul
   clients [CLIENT..]        every real client against the built binary, step by step
   servers                   MCP servers of others behind the binary, used by two clients at once
+  desktop                   `install` before three servers, a client killed in a slow call, another that comes back,
+                            `uninstall`
   pairings [--all] [--write] [NAME..]
                             clients in front of Longhaul and servers behind it, pair by pair: call, question,
                             result, cancel, and a kill in the middle; a name is a client, a server or a pair
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(rest),
         "clients" => clients::run(rest),
         "servers" => servers::run(rest),
+        "desktop" => desktop::run(rest),
         "pairings" => pairings::run(rest),
         "soak" => soak::run(rest),
         "bench" => bench::run(rest),

@@ -1,6 +1,6 @@
 //! Installs what a rig pins: packages of npm, Python environments, and crates of its own, all under the target directory.
 //!
-//! Called by `conformance`, `clients`, `servers` and `pairings`. What is installed already for the same pins is left alone.
+//! Called by `conformance`, `clients`, `servers`, `desktop` and `pairings`. What is installed already for the same pins is left alone.
 
 use std::{
     fs,

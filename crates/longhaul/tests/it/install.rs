@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{LONGHAUL, Ran, Rig, longhaul};
 
 mod refused;
+mod started;
 mod undone;
 
 /// A client, where its file is in a home, and a real one.

@@ -86,7 +86,12 @@ fn a_file_that_is_no_configuration_is_left_with_a_word_of_why() {
 #[test]
 fn what_is_no_file_is_left_with_a_word_of_why() {
     type Make = fn(&Path);
-    let cases: [(Make, &str); 5] = [
+    let cases: [(Make, &str); 6] = [
+        (
+            // Its length is all that is looked at.
+            |file| fs::File::create(file).unwrap().set_len(65 << 20).unwrap(),
+            "it has 68157440 bytes, more than",
+        ),
         (|file| fs::create_dir(file).unwrap(), "it is a folder"),
         (
             |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::S_IRWXU).unwrap(),

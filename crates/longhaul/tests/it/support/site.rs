@@ -39,6 +39,11 @@ impl Site {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
     /// A user who has it as the server `far`, with more of its settings.
     pub(crate) fn rig(&self, settings: &str) -> Rig {
         Rig::new(&format!(
