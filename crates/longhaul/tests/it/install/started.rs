@@ -61,9 +61,17 @@ fn tools(desktop: &Desktop, entry: &Value) -> Vec<String> {
         .collect()
 }
 
+/// A user whose server ends soon after the last client.
+fn desktop() -> Desktop {
+    let desktop = Desktop::new();
+    let settings = "[server]\nbind = \"127.0.0.1:0\"\nidle_exit = \"1s\"\n";
+    desktop.write(".config/longhaul/longhaul.toml", settings);
+    desktop
+}
+
 #[test]
 fn a_program_is_reached() {
-    let desktop = Desktop::new();
+    let desktop = desktop();
     let text = json!({ "mcpServers": { "here": { "command": "python3", "args": [FIXTURE, "stdio", "--era=2025"] } } });
     desktop.write(".cursor/mcp.json", &text.to_string());
     desktop.done(&["install", "cursor", "--yes"]);
@@ -77,7 +85,7 @@ fn a_program_is_reached() {
 
 #[test]
 fn an_address_and_a_header_that_are_secret_are_reached_by_variables() {
-    let desktop = Desktop::new();
+    let desktop = desktop();
     let token = desktop.write("token", "canary-of-a-header");
     let site = Site::start(FIXTURE, &["--era=2025", &format!("--token={}", token.display())]);
     let url = format!("{}?key=canary-of-an-address", site.url());
