@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     desktop::{
@@ -314,14 +315,12 @@ impl Work<'_> {
             let Some(after) = &planned.after else {
                 continue;
             };
-            match entries.iter_mut().find(|entry| entry.path == planned.path) {
-                Some(entry) => entry.after = after.clone(),
-                None => entries.push(Entry {
-                    path: planned.path.clone(),
-                    before: planned.before.clone(),
-                    written: planned.written.clone(),
-                    after: after.clone(),
-                }),
+            let known = entries.iter().position(|entry| entry.path == planned.path);
+            match (known, &planned.verdict) {
+                // It was Longhaul's already, so what was there before is what was there before that.
+                (Some(at), Verdict::Mended(_)) => entries[at].after = after.clone(),
+                (Some(at), _) => entries[at] = entry(planned, after),
+                (None, _) => entries.push(entry(planned, after)),
             }
         }
         let record = Record {
@@ -389,6 +388,16 @@ impl Work<'_> {
     }
 }
 
+/// An entry before and after.
+fn entry(planned: &Planned, after: &Value) -> Entry {
+    Entry {
+        path: planned.path.clone(),
+        before: planned.before.clone(),
+        written: planned.written.clone(),
+        after: after.clone(),
+    }
+}
+
 /// Says of each entry what becomes of it.
 fn describe(client: Client, file: &str, plan: &Plan) {
     say(format!("{}: {}", client.name(), line(file)));
@@ -405,7 +414,7 @@ fn describe(client: Client, file: &str, plan: &Plan) {
             }
             Verdict::Wrapped(what) => format!("through Longhaul: {what}"),
             Verdict::Mended(what) => format!("found anew: {what}"),
-            Verdict::Added => "new: the tools and servers of your longhaul.toml".to_owned(),
+            Verdict::Added => "new: Longhaul itself, with the tools and servers of longhaul.toml".to_owned(),
             Verdict::Kept(why) => (*why).to_owned(),
             Verdict::Left(why) => format!("left as it is: {why}"),
         };

@@ -429,7 +429,85 @@ mod tests {
         })
     }
 
+    /// A real file of each client.
+    const SAMPLES: [(Client, &str); 7] = [
+        (
+            Client::ClaudeDesktop,
+            include_str!("../../tests/it/samples/clients/claude-desktop.json"),
+        ),
+        (
+            Client::ClaudeCode,
+            include_str!("../../tests/it/samples/clients/claude-code.json"),
+        ),
+        (
+            Client::Cursor,
+            include_str!("../../tests/it/samples/clients/cursor.json"),
+        ),
+        (
+            Client::Vscode,
+            include_str!("../../tests/it/samples/clients/vscode.json"),
+        ),
+        (
+            Client::Codex,
+            include_str!("../../tests/it/samples/clients/codex.toml"),
+        ),
+        (
+            Client::Gemini,
+            include_str!("../../tests/it/samples/clients/gemini.json"),
+        ),
+        (
+            Client::Windsurf,
+            include_str!("../../tests/it/samples/clients/windsurf.json"),
+        ),
+    ];
+
+    /// A real file, parts of which somebody doubled, lost or wrote over.
+    fn damaged() -> impl Strategy<Value = (Client, String)> {
+        let bit = prop_oneof![
+            prop::sample::select(vec![
+                "{", "}", "[", "]", "\"", "\\", ",", ":", "=", "#", "//", "/*", "\n", "\r\n", "\t", "é", "\0"
+            ]),
+            prop::sample::select(vec![
+                "\"args\": [],",
+                "\"env\": {},",
+                "env.X = \"y\"\n",
+                "[mcp_servers.docs]\n",
+                "\"command\": 1,",
+                "null"
+            ]),
+        ];
+        let blow = (any::<prop::sample::Index>(), 0..12_usize, bit, any::<bool>());
+        (
+            prop::sample::select(SAMPLES.to_vec()),
+            prop::collection::vec(blow, 1..4),
+        )
+            .prop_map(|((client, text), blows)| {
+                // Programs that every machine has.
+                let text = text.replace("lh-npx", "sh").replace("lh-server", "ls");
+                let mut letters: Vec<char> = text.chars().collect();
+                for (at, length, bit, doubles) in blows {
+                    let at = at.index(letters.len() + 1);
+                    let end = (at + length).min(letters.len());
+                    let lost: Vec<char> = letters.splice(at..end, bit.chars()).collect();
+                    if doubles {
+                        letters.splice(at..at, lost.repeat(2));
+                    }
+                }
+                (client, letters.into_iter().collect())
+            })
+    }
+
     proptest! {
+        #[test]
+        fn a_damaged_file_is_refused_or_kept((client, text) in damaged()) {
+            let place = place(client);
+            if let Ok(old) = Document::read(&text, place.format)
+                && super::plan(&own(), client, &place, &old, false).is_ok()
+            {
+                check(client, &text);
+            }
+        }
+
         #[test]
         fn any_json_that_is_changed_and_turned_back_is_the_same_text(text in json()) {
             check(Client::Cursor, &text);

@@ -124,3 +124,22 @@ fn installs_at_once_lose_nothing() {
         assert_eq!(desktop.read(file), text, "{client}");
     }
 }
+
+#[test]
+fn an_entry_that_somebody_made_another_one_and_that_is_wrapped_again_comes_back_as_they_made_it() {
+    let desktop = Desktop::new();
+    let text = |program: &str| json!({ "mcpServers": { "x": { "command": program } } }).to_string();
+    desktop.write(".cursor/mcp.json", &text("lh-server"));
+    desktop.done(&["install", "cursor", "--yes"]);
+    desktop.write(".cursor/mcp.json", &text("lh-npx"));
+    desktop.done(&["install", "cursor", "--yes"]);
+    let mut now = parsed("x.json", &desktop.read(".cursor/mcp.json"));
+    now["other"] = json!(1);
+    desktop.write(".cursor/mcp.json", &now.to_string());
+    desktop.done(&["uninstall", "cursor"]);
+    let now = parsed("x.json", &desktop.read(".cursor/mcp.json"));
+    assert_eq!(
+        now,
+        json!({ "mcpServers": { "x": { "command": "lh-npx" } }, "other": 1 })
+    );
+}
