@@ -13,9 +13,8 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::Rig;
+use crate::support::{CHROMIUM, Chrome, Rig};
 
-const CHROMIUM: &str = "/usr/bin/chromium";
 /// What a script of a payload leaves in the document, where no text can: an attribute.
 const RAN: &str = "data-ran=\"1\"";
 
@@ -113,6 +112,84 @@ fn in_a_browser_the_link_of_a_question_is_shown_and_not_fetched() {
         assert!(page.contains(&format!("Open {LINK}")), "{page}");
     }
     assert!(!trap.was_reached(), "the link was fetched");
+}
+
+// No script is needed, and no pointer.
+#[test]
+#[cfg_attr(not(chromium_at_hand), ignore = "needs /usr/bin/chromium")]
+fn in_a_browser_without_script_the_keyboard_alone_answers_and_cancels() {
+    let rig = Rig::new(
+        "[tools.asks]\ndescription = \"x\"\n\
+         command = [\"sh\", \"-c\", \"longhaul ask --text 'Which region?' --choices eu,us\"]\n\
+         [tools.sleeps]\ndescription = \"x\"\ncommand = [\"sleep\", \"600\"]\n",
+    );
+    let server = rig.serve();
+    let (asks, sleeps) = (rig.start(&["asks"]), rig.start(&["sleeps"]));
+    rig.until_state(&asks, "asking");
+    rig.until_state(&sleeps, "running");
+    let mut chrome = Chrome::start(&rig);
+    chrome.tell("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    chrome.resize(360, 640, 1);
+    chrome.open(rig.run(&["page"]).out.trim());
+
+    tab_to(&mut chrome, "Hold still");
+    chrome.load(|chrome| chrome.press("Enter"));
+    tab_to(&mut chrome, &format!("Answer {asks}"));
+    chrome.load(|chrome| chrome.press("Enter"));
+    assert_eq!(chrome.see("location.pathname"), format!("/ask/{asks}"));
+    tab_to(&mut chrome, "INPUT");
+    chrome.press("Space");
+    tab_to(&mut chrome, "Answer");
+    chrome.load(|chrome| chrome.press("Enter"));
+    rig.until_state(&asks, "done");
+    assert_eq!(rig.run(&["tasks", "result", &asks]).out.trim(), "eu");
+
+    chrome.open(&format!("http://{}/?still=1", server.address));
+    tab_to(&mut chrome, &format!("Cancel sleeps {sleeps}"));
+    chrome.load(|chrome| chrome.press("Enter"));
+    assert_eq!(chrome.see("location.pathname"), format!("/tasks/{sleeps}"));
+    // It is loaded again by itself, until it has nothing new to say.
+    while !chrome
+        .see("document.body.textContent.includes('nothing of it is left')")
+        .as_bool()
+        .unwrap()
+    {
+        chrome.load(|_| {});
+    }
+    rig.until_state(&sleeps, "cancelled");
+}
+
+/// Presses Tab until the focus is on what begins with this text, or is of this kind. On its way the focus goes down the
+/// page, is seen, and is in view.
+fn tab_to(chrome: &mut Chrome, wanted: &str) {
+    const FOCUS: &str = "(() => {
+      const at = document.activeElement, box = at.getBoundingClientRect(), style = getComputedStyle(at);
+      return { text: at.textContent, kind: at.tagName,
+        at: [...document.querySelectorAll('*')].indexOf(at),
+        seen: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2,
+        inside: box.top < innerHeight && box.bottom > 0 && box.left >= 0 && box.right <= innerWidth };
+    })()";
+    let mut before = chrome.see(FOCUS)["at"].as_i64().unwrap();
+    if chrome
+        .see("document.activeElement === document.body")
+        .as_bool()
+        .unwrap()
+    {
+        before = -1;
+    }
+    for _ in 0..40 {
+        chrome.press("Tab");
+        let focus = chrome.see(FOCUS);
+        assert_eq!(focus["seen"], true, "{focus}");
+        assert_eq!(focus["inside"], true, "{focus}");
+        let at = focus["at"].as_i64().unwrap();
+        assert!(at > before, "{focus}");
+        before = at;
+        if focus["text"].as_str().unwrap().starts_with(wanted) || focus["kind"] == wanted {
+            return;
+        }
+    }
+    panic!("`{wanted}` was not reached");
 }
 
 /// Ways out of text, attributes, text areas and titles.

@@ -10,6 +10,7 @@ mod cli;
 mod connections;
 mod disk;
 mod gone_on_with;
+mod hostile;
 mod install;
 mod page;
 mod postgres;

@@ -138,7 +138,7 @@ fn until_ignored(rig: &Rig) {
         let status = text("status");
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        text("cmdline") == "sleep\0601\0"
+        text("cmdline") == "sleep\x00601\0"
             && text("environ").contains(&home)
             && ignored.is_some_and(|mask| mask & (1 << 14) != 0)
     };

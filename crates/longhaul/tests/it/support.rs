@@ -13,9 +13,13 @@ use longhaul_engine::clock;
 use serde_json::Value;
 use tempfile::TempDir;
 
+mod chrome;
 mod site;
 
-pub(crate) use self::site::Site;
+pub(crate) use self::{
+    chrome::{CHROMIUM, Chrome},
+    site::Site,
+};
 
 /// The longest that anything is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

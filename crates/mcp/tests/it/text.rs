@@ -18,3 +18,13 @@ fn a_cut_is_marked_and_counted_in_characters() {
     assert_eq!(clean("ééééé", 5), "ééééé");
     assert_eq!(clean("éééééé", 5), "éééé…");
 }
+
+#[test]
+fn a_stack_of_marks_is_no_higher_than_a_script_needs() {
+    assert_eq!(
+        clean("Vi\u{1ec7}t e\u{301}\u{323}", 100),
+        "Vi\u{1ec7}t e\u{301}\u{323}"
+    );
+    let stack = format!("Z{}a\u{301}", "\u{300}\u{489}\u{20dd}".repeat(50));
+    assert_eq!(clean(&stack, 100), "Z\u{300}\u{489}\u{20dd}\u{300}a\u{301}");
+}
