@@ -9,8 +9,10 @@ use crate::screen::{self, age, block, cut, line};
 
 /// What stands in place of tasks.
 pub(super) const NOTHING: &str = "no tasks yet: longhaul run TOOL";
-/// The cells of a bar.
-const BAR: usize = 12;
+/// The cells of a bar, where there is room and where there is little.
+const BAR: (usize, usize) = (12, 6);
+/// The columns from which on there is room for the longer one.
+const BAR_FITS: usize = 48;
 /// The narrowest terminal in which the column FROM is shown.
 const FROM_FITS: usize = 72;
 /// The narrowest terminal in which the column AGE is shown.
@@ -261,14 +263,15 @@ fn now(task: &Task, room: usize) -> Pieces {
         ];
     }
     let told = (Style::Plain, screen::now(task, room));
-    match bar(task).filter(|_| room >= BAR * 2) {
+    match bar(task, room).filter(|_| room >= BAR.0 * 2) {
         Some((style, filled)) => vec![(style, format!("{filled}  ")), told],
         None => vec![told],
     }
 }
 
 /// How far the work is, or the end of its processes.
-fn bar(task: &Task) -> Option<(Style, String)> {
+fn bar(task: &Task, room: usize) -> Option<(Style, String)> {
+    let cells = if room < BAR_FITS { BAR.1 } else { BAR.0 };
     let (style, done, total) = match (&task.left, &task.progress) {
         (Some(Left { seen, alive, .. }), _) => (
             Style::Warn,
@@ -281,10 +284,10 @@ fn bar(task: &Task) -> Option<(Style, String)> {
     if total <= 0.0 {
         return None;
     }
-    let filled = (done / total * BAR as f64).clamp(0.0, BAR as f64) as usize;
+    let filled = (done / total * cells as f64).clamp(0.0, cells as f64) as usize;
     Some((
         style,
-        format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled)),
+        format!("{}{}", "█".repeat(filled), "░".repeat(cells - filled)),
     ))
 }
 
@@ -311,8 +314,10 @@ fn details(task: &Task, columns: usize, room: usize) -> Vec<Pieces> {
     row("age", &age(task.now_ms.saturating_sub(task.created_at_ms)));
     row("attempts", &task.attempts.to_string());
     if task.questions.is_empty() {
-        let doing = screen::now(task, columns.saturating_sub(12 + BAR + 2));
-        let filled = bar(task).map(|(_, bar)| format!("{bar}  ")).unwrap_or_default();
+        let doing = screen::now(task, columns.saturating_sub(12 + BAR.0 + 2));
+        let filled = bar(task, columns)
+            .map(|(_, bar)| format!("{bar}  "))
+            .unwrap_or_default();
         row("now", &format!("{filled}{doing}"));
     }
     row("why", &task.reason.as_deref().map(line).unwrap_or_default());
