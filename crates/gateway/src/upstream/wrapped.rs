@@ -379,7 +379,11 @@ const OF_WINDOW: &[&str] = &[
     "JOURNAL_STREAM",
     "GPG_TTY",
     "NVIM",
+    "AI_AGENT",
     "CLAUDECODE",
+    "CLAUDE_PROJECT_DIR",
+    "COREPACK_ENABLE_AUTO_PIN",
+    "NoDefaultCurrentDirectoryInExePath",
     "CURSOR_TRACE_ID",
     "DISPLAY",
     "WAYLAND_DISPLAY",
@@ -397,6 +401,7 @@ const OF_WINDOW_BEGIN: &[&str] = &[
     "ITERM_",
     "XDG_SESSION_",
     "CLAUDE_CODE_",
+    "GEMINI_CLI",
     "ELECTRON_",
 ];
 const OF_WINDOW_END: &[&str] = &["_PID", "_SOCK"];

@@ -133,6 +133,20 @@ impl Client {
         }
     }
 
+    /// Whether the `PATH` that it passes on has a folder of that one start in it: a server would be another one each
+    /// time, to which nobody comes back.
+    pub(super) fn changes_path(self) -> bool {
+        match self {
+            Client::Codex => true,
+            Client::ClaudeDesktop
+            | Client::ClaudeCode
+            | Client::Cursor
+            | Client::Vscode
+            | Client::Gemini
+            | Client::Windsurf => false,
+        }
+    }
+
     /// How its files are written, and where in them the servers are.
     pub(crate) fn reads(self) -> (Format, &'static [&'static [&'static str]]) {
         match self {

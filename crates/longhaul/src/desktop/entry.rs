@@ -130,7 +130,7 @@ impl Own {
             }
         };
         if self.is_own(command) {
-            return self.mend(document, entry, at, arguments);
+            return self.mend(client, document, entry, at, arguments);
         }
         if command.is_empty() {
             return Change::left("its `command` is empty");
@@ -156,7 +156,7 @@ impl Own {
             .map(Value::String)
             .chain(old.into_iter().flatten());
         after.insert("args".to_owned(), all.collect());
-        match self.with_path(document, entry, &found, &mut edits, &mut after) {
+        match self.with_path(client, document, entry, &found, &mut edits, &mut after) {
             Ok(more) => new.extend(more),
             Err(why) => return Change::left(why),
         }
@@ -189,6 +189,7 @@ impl Own {
     /// that is returned.
     pub(super) fn with_path(
         &self,
+        client: Client,
         document: &Document,
         entry: &Table,
         program: &str,
@@ -203,7 +204,7 @@ impl Own {
             return Ok(None);
         }
         let program = Path::new(program);
-        let needed = program.is_absolute() && program::needs_path(program);
+        let needed = program.is_absolute() && (client.changes_path() || program::needs_path(program));
         let Some(path) = needed.then(|| self.shell.path_for(program)).flatten() else {
             return Ok(None);
         };

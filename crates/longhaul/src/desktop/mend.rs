@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{
+    clients::Client,
     document::{Document, Edits},
     entry::{Change, Own, Verdict, object},
     program,
@@ -16,6 +17,7 @@ impl Own {
     /// What is to be done with an entry whose member `at` names Longhaul.
     pub(super) fn mend(
         &self,
+        client: Client,
         document: &Document,
         entry: &Table,
         at: usize,
@@ -57,7 +59,7 @@ impl Own {
                     edits.replace(span, tree::quoted(&new));
                     after["env"]["PATH"] = new.into();
                 }
-                (_, _) => match self.with_path(document, entry, &found, &mut edits, &mut after) {
+                (_, _) => match self.with_path(client, document, entry, &found, &mut edits, &mut after) {
                     Ok(new) => {
                         let anchor = entry.position("args").unwrap_or(at);
                         document.add_after(&mut edits, entry, anchor, new.as_slice());

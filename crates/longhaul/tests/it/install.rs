@@ -276,6 +276,8 @@ fn every_clients_servers_run_through_longhaul_and_nothing_else_changes() {
                     "env": { "LONGHAUL_HEADER_1": "canary-codex-secret-4" },
                 });
                 servers["inline"]["args"] = wrap(&["--", &server]);
+                // Codex passes another `PATH` on at each start.
+                servers["inline"]["env"]["PATH"] = json!(path);
             }
             "gemini" => {
                 let servers = &mut meant["mcpServers"];
