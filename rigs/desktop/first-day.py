@@ -2,7 +2,8 @@
 """A user's first day with clients that have servers already.
 
 `install` before three published servers, real clients started from the written file, one of them killed with -9 in the
-middle of a slow call, another one that makes the same call and gets its result, once; and `uninstall`, byte for byte.
+middle of a slow call, another one with a file of its own that makes the same call and gets its result, once; and
+`uninstall`, byte for byte.
 Called by `cargo xtask desktop`, which names what it needs. Prints a transcript, and fails where it is not so.
 """
 
@@ -55,6 +56,7 @@ class Day:
         self.home = Path(flags.work)
         self.state = self.home / "state"
         self.config = self.home / ".config/Claude/claude_desktop_config.json"
+        self.other = self.home / ".cursor/mcp.json"
         # What a program started from the desktop has: no more of a PATH than this.
         self.env = {
             "HOME": str(self.home),
@@ -65,7 +67,7 @@ class Day:
         }
 
     def prepare(self):
-        for folder in [".config/Claude", "documents", "repository", "programs"]:
+        for folder in [".config/Claude", ".cursor", "documents", "repository", "programs"]:
             (self.home / folder).mkdir(parents=True)
         # Only a login shell finds the servers, and the Node that runs two of them.
         programs = self.home / "programs"
@@ -78,6 +80,9 @@ class Day:
         subprocess.run(["git", "init", "--quiet", self.home / "repository"], check=True)
         self.original = (CONFIG % {"home": self.home}).encode()
         self.config.write_bytes(self.original)
+        # The other client has the same servers, in a file of another layout.
+        self.others = json.dumps(json.loads(self.original), separators=(",", ":")).encode()
+        self.other.write_bytes(self.others)
 
     def longhaul(self, *words):
         print("$ longhaul", *words)
@@ -99,7 +104,7 @@ class Day:
         return [self.flags.node, module, "--cli", "--config", self.config, *words]
 
     def run(self):
-        shown = self.longhaul("install", "claude-desktop", "--yes")
+        shown = self.longhaul("install", "claude-desktop", "cursor", "--yes")
         assert "canary" not in shown, "a secret was shown"
         for server, tool in [("everything", SLOW), ("filesystem", "read_text_file"), ("git", "git_status")]:
             words = self.inspector("--server", server, "--method", "tools/list")
@@ -110,9 +115,10 @@ class Day:
             print(f"{len(tools)} tools")
         self.killed_in_the_middle()
         self.another_comes_back()
-        self.longhaul("uninstall", "claude-desktop")
+        self.longhaul("uninstall", "all")
         assert self.config.read_bytes() == self.original, "not the same bytes"
-        print("the file is as it was, byte for byte")
+        assert self.other.read_bytes() == self.others, "not the same bytes"
+        print("both files are as they were, byte for byte")
 
     def killed_in_the_middle(self):
         words = self.inspector(
@@ -125,6 +131,8 @@ class Day:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         self.until(lambda: [task for task in self.tasks() if task["state"] == "running"])
+        # A quarter of the work is done.
+        time.sleep(SECONDS / 4)
         # The client, and the pipe that it started.
         os.killpg(client.pid, signal.SIGKILL)
         client.wait()
@@ -134,15 +142,16 @@ class Day:
         self.longhaul("tasks")
 
     def another_comes_back(self):
-        print("$ python second.py   # FastMCP, with the same file: the same call")
+        print("$ python second.py   # FastMCP, with the file of Cursor: the same call")
         began = time.monotonic()
         ran = subprocess.run(
-            [self.flags.fastmcp, "-c", SECOND % (SLOW, SECONDS), self.config],
+            [self.flags.fastmcp, "-c", SECOND % (SLOW, SECONDS), self.other],
             env=self.env, cwd=self.home, capture_output=True, text=True, timeout=PATIENCE + SECONDS,
         )
         took = time.monotonic() - began
         assert "operation completed" in ran.stdout, ran
         print(f"after {took:.0f} s: {ran.stdout.strip()}")
+        assert took < SECONDS - 2, "it waited as if the work had begun anew"
         of_tool = [task for task in self.tasks() if re.search(SLOW, task["tool"])]
         assert len(of_tool) == 1, of_tool
         self.longhaul("tasks")
