@@ -4,6 +4,7 @@
 //! with it ([`Catalog::offer`]). Read by `dispatch` and, through [`longhaul_engine::tool::Tools`], by the worker, each
 //! time as one [`Offered`], which does not change. What a toolset has is a part of it ([`Offered::of`]).
 
+mod apart;
 mod of_task;
 
 use std::{
@@ -312,31 +313,6 @@ impl Catalog {
         self
     }
 
-    /// Makes a place for a wrapped server, which offers nothing yet, and never anything to others.
-    pub fn wrap(&self, server: &str) {
-        let mut parts = self.lock();
-        if parts.servers.iter().all(|part| part.server != server) {
-            parts.servers.push(Part {
-                server: server.to_owned(),
-                prefix: Prefix::Never,
-                tools: Vec::new(),
-                beside: Beside::default(),
-                apart: (!longhaul_core::fault!("a-wrapped-server-is-shown-to-all")).then(Versions::default),
-                is_known: false,
-            });
-        }
-    }
-
-    /// A wrapped server is kept no longer: its place goes.
-    pub fn unwrap(&self, server: &str) {
-        let mut parts = self.lock();
-        parts
-            .servers
-            .retain(|part| part.apart.is_none() || part.server != server);
-        let offered = Arc::new(parts.offered());
-        self.offered.send_replace(offered);
-    }
-
     /// The catalog with these toolsets, each of another name.
     #[must_use]
     pub fn with_toolsets(mut self, toolsets: impl IntoIterator<Item = Toolset>) -> Catalog {
@@ -549,6 +525,9 @@ impl Parts {
             for tool in &part.tools {
                 offered.add_of_tasks(part, tool);
                 own.list(part, &tool.listing.name, Arc::clone(tool));
+                if longhaul_core::fault!("a-wrapped-server-is-shown-to-all") {
+                    offered.list(part, &tool.listing.name, Arc::clone(tool));
+                }
             }
             offered.refused.append(&mut own.refused);
             if part.is_known {

@@ -7,6 +7,7 @@
 pub mod lines;
 
 mod requests;
+mod wrapped;
 mod writer;
 
 use std::{sync::Arc, time::Duration};
@@ -33,7 +34,6 @@ use self::{
     writer::Writer,
 };
 use crate::{
-    admin,
     catalog::Catalog,
     dispatch::{Conversation, Dispatch, Handled, Step, Steps},
     identity::{Caller, Origin},
@@ -42,7 +42,7 @@ use crate::{
     replies::{self, Full, Share},
     session::{Session, shared::Shared},
     toolset::Selection,
-    upstream::{fleet::InUse, wrapped::Brought},
+    upstream::fleet::InUse,
 };
 
 /// What a connection is limited to.
@@ -131,55 +131,6 @@ impl Stdio {
             selection: Selection::all(),
             _in_use: None,
         }
-    }
-
-    /// Takes in what `longhaul wrap` brought; the name of the server that it is from now on.
-    ///
-    /// # Errors
-    /// Why it cannot be kept.
-    pub async fn wrap(&self, brought: &Brought) -> Result<String, admin::Error> {
-        self.dispatch.wrap(brought).await
-    }
-
-    /// The same, of connections that are shown one wrapped server; `None` where none of this name is kept.
-    #[must_use]
-    pub fn of_wrapped(&self, name: &str) -> Option<Stdio> {
-        let (selection, in_use) = self.dispatch.wrapped_selection(name)?;
-        Some(Stdio {
-            selection,
-            _in_use: Some(in_use),
-            ..self.clone()
-        })
-    }
-
-    /// Waits until it is known what a wrapped server offers, or that it cannot be reached now.
-    pub async fn reached(&self) {
-        let Some(member) = self.selection.wrapped() else {
-            return;
-        };
-        member.known().await;
-        let server = member.server.as_ref();
-        if server.is_some_and(|server| server.definitions().is_some()) {
-            let name = &member.config.name;
-            let mut changes = self.catalog.changes();
-            let _gone = changes.wait_for(|offered| offered.knows_wrapped(name)).await;
-        }
-    }
-
-    /// As long as its connections last, the wrapped server is kept; once they have ended, as long as it may be needed.
-    pub(crate) async fn keeping<T>(&self, connection: impl Future<Output = T>) -> T {
-        let Some(name) = self.selection.wrapped().map(|member| member.config.name.clone()) else {
-            return connection.await;
-        };
-        tokio::pin!(connection);
-        let ended = loop {
-            tokio::select! {
-                ended = &mut connection => break ended,
-                () = tokio::time::sleep(USED_EVERY) => self.dispatch.wrapped_is_used(&name).await,
-            }
-        };
-        self.dispatch.wrapped_is_used(&name).await;
-        ended
     }
 
     /// The same, of connections that are shown one toolset; `None` where there is no such toolset.
@@ -413,8 +364,6 @@ fn too_many(requests_max: usize) -> RpcError {
     )
 }
 
-/// How often the use of a wrapped server is stored while a pipe is open.
-const USED_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// When a client with too many open requests should try again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 

@@ -4,6 +4,7 @@
 //! commands that find none start one.
 
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -38,20 +39,29 @@ pub(crate) fn client(common: &Common) -> Result<Client, Failure> {
 
 /// The server of this state directory; started when nobody answers.
 pub(crate) async fn reach(common: &Common) -> Result<Client, Failure> {
-    reach_as(common, true).await
+    reach_as(common, true, Env::Whole).await
 }
 
 /// As [`reach`], for a program that has no person at its terminal.
-pub(crate) async fn reach_quietly(common: &Common) -> Result<Client, Failure> {
-    reach_as(common, false).await
+pub(crate) async fn reach_quietly(common: &Common, env: Env) -> Result<Client, Failure> {
+    reach_as(common, false, env).await
 }
 
-async fn reach_as(common: &Common, tells: bool) -> Result<Client, Failure> {
+/// What of this environment a server gets that is started here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Env {
+    /// All of it: it is the user's.
+    Whole,
+    /// What is any program's of this user: the rest was set for one server alone.
+    Plain,
+}
+
+async fn reach_as(common: &Common, tells: bool, env: Env) -> Result<Client, Failure> {
     let state = State::find(common)?;
     let client = Client::new(state.socket());
     match look(&client).await? {
         Found::Server => {}
-        Found::Older | Found::Nobody => start(common, &state, &client, tells).await?,
+        Found::Older | Found::Nobody => start(common, &state, &client, tells, env).await?,
     }
     Ok(client)
 }
@@ -78,7 +88,13 @@ async fn look(client: &Client) -> Result<Found, Failure> {
 }
 
 /// Starts a server, unless somebody else just did.
-async fn start(common: &Common, state: &State, client: &Client, tells: bool) -> Result<(), Failure> {
+async fn start(
+    common: &Common,
+    state: &State,
+    client: &Client,
+    tells: bool,
+    env: Env,
+) -> Result<(), Failure> {
     let socket = state.socket();
     // The folder in which a command is typed is not trusted with a configuration; saying so beats a server
     // without tools.
@@ -118,7 +134,7 @@ async fn start(common: &Common, state: &State, client: &Client, tells: bool) -> 
     }
     let mut started = match held_by_another {
         true => None,
-        false => Some(spawn(common, state)?),
+        false => Some(spawn(common, state, env)?),
     };
     let deadline = Instant::now() + START_MAX;
     loop {
@@ -129,7 +145,7 @@ async fn start(common: &Common, state: &State, client: &Client, tells: bool) -> 
             return Ok(());
         }
         match &mut started {
-            None if !socket::is_held(&socket) => started = Some(spawn(common, state)?),
+            None if !socket::is_held(&socket) => started = Some(spawn(common, state, env)?),
             None => {}
             Some((server, complaints)) => {
                 let ended = server
@@ -240,12 +256,16 @@ fn directory(state: &State) -> Result<(), Failure> {
     clippy::disallowed_methods,
     reason = "the server is no task's work: it is to outlive the command that starts it"
 )]
-fn spawn(common: &Common, state: &State) -> Result<(Child, PathBuf), Failure> {
+fn spawn(common: &Common, state: &State, env: Env) -> Result<(Child, PathBuf), Failure> {
     let broken = |error: std::io::Error| Failure::fault(format!("cannot start the server: {error}"));
     let complaints = state.log().join("start.log");
     let said = fs::File::create(&complaints).map_err(broken)?;
     let mut command = std::process::Command::new(std::env::current_exe().map_err(broken)?);
     command.arg("serve").arg("--background");
+    if env == Env::Plain {
+        command.env_clear();
+        command.envs(std::env::vars_os().filter(|(name, _)| is_plain(name)));
+    }
     if state.chosen {
         command.arg("--state").arg(&state.dir);
     }
@@ -261,6 +281,41 @@ fn spawn(common: &Common, state: &State) -> Result<(Child, PathBuf), Failure> {
         .spawn()
         .map_err(broken)?;
     Ok((server, complaints))
+}
+
+/// Variables of any program of this user.
+const PLAIN: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "STATE_DIRECTORY",
+    "LONGHAUL_CONFIG",
+    "LONGHAUL_STATE_DIR",
+    "LONGHAUL_LOG",
+];
+
+/// Whether a variable is none that was set for one server. Settings of Longhaul have two `_` in their names.
+fn is_plain(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    PLAIN.contains(&name)
+        || name.to_ascii_lowercase().ends_with("_proxy")
+        || name.starts_with("LC_")
+        || name.starts_with("XDG_")
+        || (name.starts_with("LONGHAUL_") && name.contains("__"))
 }
 
 /// Takes note of the server's end whenever it comes: this process may live longer.

@@ -195,9 +195,6 @@ impl Dispatch {
         join: &Join,
     ) -> Result<bool, RpcError> {
         let is_anothers = name.is_some_and(|name| join.is_of_another(name));
-        if is_anothers && !self.has_ended(join).await {
-            return Ok(false);
-        }
         let inner = &self.inner;
         let found = inner
             .engine
@@ -211,7 +208,7 @@ impl Dispatch {
         if gate::judge(&view).is_err() {
             return Ok(false);
         }
-        Ok(match &row.task.phase {
+        let is_there = match &row.task.phase {
             Phase::Working | Phase::Asking => true,
             // Who cancels, and calls again, wants the work anew.
             Phase::Finished(Outcome::Cancelled { .. }) => false,
@@ -222,7 +219,8 @@ impl Dispatch {
             // Its caller waited here, and has it.
             Phase::Finished(_) if join.holder == inner.engine.runner() => false,
             Phase::Finished(_) => row.updated_at >= inner.engine.began_at(),
-        })
+        };
+        Ok(is_there && (!is_anothers || self.has_ended(join).await))
     }
 
     /// Whether the pipe of this call has ended. Just after a start that is not known yet: a pipe that outlived the last

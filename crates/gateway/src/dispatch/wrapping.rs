@@ -178,6 +178,12 @@ impl Dispatch {
         }
     }
 
+    /// A pipe of a wrapped server has ended.
+    pub(crate) async fn wrapped_is_left(&self, name: &str) {
+        self.wrapped_is_used(name).await;
+        self.inner.fleet.rest(name);
+    }
+
     /// Writes the record of a wrapped server, and lets that of its definitions last as long. Without `brought`, it is as it
     /// was brought last.
     async fn keep_wrapped(&self, name: &str, brought: Option<&Brought>, now: Millis) -> Result<(), RpcError> {

@@ -181,19 +181,27 @@ async fn connect(State(pipes): State<Pipes>, mut request: Request) -> Response {
                     () = pipes.stdio.reached() => {}
                     () = pipes.ending() => {}
                 }
-                let served = pipes.stdio.serve(
-                    reader,
-                    writer,
-                    Peer::Pipe { hold, key },
-                    pipes.ending(),
-                    LAST_REPLIES,
-                );
-                let ended = pipes.stdio.keeping(served).await;
+                let peer = Peer::Pipe { hold, key };
+                let ending = pipes.ending();
+                let Pipes { stdio, open, .. } = pipes;
+                let keeper = stdio.keeper();
+                let served = stdio.serve(reader, writer, peer, ending, LAST_REPLIES);
+                let ended = match &keeper {
+                    None => served.await,
+                    Some(keeper) => tokio::select! {
+                        ended = served => ended,
+                        never = keeper.keep() => match never {},
+                    },
+                };
+                drop(stdio);
+                if let Some(keeper) = keeper {
+                    keeper.left().await;
+                }
+                drop(open);
                 tracing::debug!(?ended, "a pipe ended");
             }
             Err(error) => tracing::debug!(%error, "a pipe ended before it began"),
         }
-        drop(pipes.open);
     });
     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, PROTOCOL)];
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()

@@ -241,6 +241,26 @@ impl Fleet {
         unused.into_iter().map(|(_, name)| name.clone()).collect()
     }
 
+    /// Lets a wrapped server sleep that cannot be reached and that nobody uses: it is not tried again before somebody
+    /// needs it.
+    pub fn rest(&self, name: &str) {
+        let found = self.lock().get(name).map(|wrapped| {
+            let brought = wrapped.brought.lock().unwrap_or_else(PoisonError::into_inner);
+            (Arc::clone(&wrapped.member), brought.clone(), wrapped.used_at)
+        });
+        let Some((member, brought, used_at)) = found else {
+            return;
+        };
+        let server = member.server.as_ref();
+        let is_down = server.is_some_and(|server| matches!(server.state(), State::Degraded { .. }));
+        if is_down && self.unwrap(name) {
+            let known = server.and_then(Server::definitions);
+            if let Some(known) = known {
+                self.wrap(name, &brought, Some(Definitions::clone(&known)), used_at, true);
+            }
+        }
+    }
+
     /// Keeps a wrapped server no longer, unless it is in use again. Whether it is gone.
     pub fn unwrap(&self, name: &str) -> bool {
         let mut wrapped = self.lock();

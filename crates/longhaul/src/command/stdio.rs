@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    background,
+    background::{self, Env},
     client::{Shown, Way},
     exit::{Exit, Failure, Outcome},
     flags::{Common, Stdio},
@@ -125,7 +125,11 @@ async fn connect(
         config: common.config.clone().or(last),
         ..common.clone()
     };
-    let server = background::reach_quietly(&common).await?;
+    let env = match way.shown {
+        Shown::All | Shown::Toolset(_) => Env::Whole,
+        Shown::Wrapped(_) => Env::Plain,
+    };
+    let server = background::reach_quietly(&common, env).await?;
     let stream = server.pipe(way, key).await?;
     if let Ok(health) = server.health().await {
         *read = health.config.first().map(PathBuf::from);

@@ -106,18 +106,27 @@ impl Place {
 
     /// Waits until a task of this tool runs; its name.
     fn until_runs(&self, tool: &str) -> String {
+        self.until_is(tool, "running")
+    }
+
+    /// Waits until a task of this tool asks; its name.
+    fn until_asks(&self, tool: &str) -> String {
+        self.until_is(tool, "asking")
+    }
+
+    fn until_is(&self, tool: &str, status: &str) -> String {
         let deadline = longhaul_engine::clock::monotonic() + PATIENCE;
         loop {
             let ran = self
                 .rig
-                .run(&["--json", "tasks", "--status", "running", "--tool", tool]);
+                .run(&["--json", "tasks", "--status", status, "--tool", tool]);
             let tasks: Value = serde_json::from_str(&ran.out).unwrap_or_default();
             if let Some(name) = tasks["tasks"][0]["name"].as_str() {
                 return name.to_owned();
             }
             assert!(
                 longhaul_engine::clock::monotonic() < deadline,
-                "no task of {tool} runs"
+                "no task of {tool} is {status}"
             );
         }
     }

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{Client, Place, plain_meta};
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, Site};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/wrapped.py");
 
@@ -290,6 +290,9 @@ fn a_secret_of_the_environment_is_in_no_log_no_argument_and_in_clear_in_no_file(
         let line = std::fs::read(process.unwrap().path().join("cmdline")).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&line).contains(secret));
     }
+    // The server was started by this pipe, and is not its client's.
+    let environ = std::fs::read(format!("/proc/{}/environ", wrap.place.server_pid())).unwrap();
+    assert!(!String::from_utf8_lossy(&environ).contains(secret));
     let shown = wrap.place.rig.run(&["servers"]).out;
     assert!(!shown.contains(secret) && !shown.contains("API_TOKEN"), "{shown}");
 }
@@ -443,6 +446,15 @@ fn a_server_that_cannot_be_reached_is_told_with_its_cause_and_what_helps() {
             }
         }
     }
+    // What was never reached and is used by nobody is not tried again and again.
+    let deadline = longhaul_engine::clock::monotonic() + PATIENCE;
+    loop {
+        let shown = wrap.place.rig.run(&["servers"]);
+        if !shown.out.contains("degraded") && shown.code == 0 {
+            break;
+        }
+        assert!(longhaul_engine::clock::monotonic() < deadline, "{shown:?}");
+    }
 }
 
 #[test]
@@ -516,4 +528,55 @@ fn the_next_server_reads_the_configuration_of_the_one_that_was_killed() {
     assert_eq!(text(&mut client, "says"), "hello");
     server.kill();
     assert_eq!(text(&mut client, "says"), "hello");
+}
+
+const FAR: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../gateway/tests/it/fixtures/mcp_server.py"
+);
+
+#[test]
+fn a_wrapped_address_gets_its_headers_and_its_calls_are_gone_on_with_after_a_crash() {
+    let place = Place::new("");
+    let token = place.rig.file("token", "sesame-7f3a9c");
+    let site = Site::start(FAR, &["--era=2025", "--resumable", &format!("--token={token}")]);
+    let client = |bearer: &str| {
+        let header = ["wrap", "--header", "Authorization=env:BEARER"];
+        let mut command = place.rig.command(&header);
+        command.arg(site.url()).env("BEARER", format!("Bearer {bearer}"));
+        Client::of(command)
+    };
+    let refused = client("wrong").call("tools/list", json!({}));
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("401") && !message.contains("wrong"), "{message}");
+    let ask = json!({ "name": "inquire", "arguments": { "asks": { "Who?": {
+        "method": "elicitation/create",
+        "params": { "message": "Who?", "requestedSchema": {
+            "type": "object", "properties": { "name": { "type": "string" } } } },
+    } } } });
+    let mut first = client("sesame-7f3a9c");
+    first.ask("tools/call", ask.clone());
+    let name = place.until_asks("inquire");
+    first.kill();
+    place.signal_server(Signal::SIGKILL);
+    // The next server knows it, whoever starts it.
+    let mut other = place.pipe();
+    listed(&mut other, Takes::Stateless);
+    place
+        .rig
+        .until(&name, |task| task["questions"][0]["message"] == "Who?");
+    assert_eq!(place.rig.run(&["answer", &name, "name=Ada"]).code, 0);
+    place.rig.until_state(&name, "done");
+    let mut second = client("sesame-7f3a9c");
+    let id = second.ask("tools/call", ask);
+    let reply = second.reply(id);
+    let task = reply["result"]["taskId"].as_str().map(str::to_owned);
+    let result = match task {
+        Some(task) => second.ended(&task)["result"].clone(),
+        None => reply["result"].clone(),
+    };
+    let text = result["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("Ada"), "{result}");
+    let seen: Value = serde_json::from_str(&site.get("/seen").body).unwrap();
+    assert_eq!(seen["calls"]["inquire"], 1, "{seen}");
 }
