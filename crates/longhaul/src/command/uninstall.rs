@@ -11,10 +11,10 @@ use super::install::{chosen, records};
 use crate::{
     desktop::{
         back,
-        clients::Client,
+        clients::{Client, Home},
         document::Document,
         file::Original,
-        shown,
+        look, shown,
         undo::{Record, Records},
     },
     exit::{Exit, Failure, Outcome},
@@ -40,7 +40,7 @@ pub(crate) fn uninstall(common: &Common, flags: &Uninstall) -> Outcome {
         if of_client.is_empty() && !chosen.all {
             exit = exit.max(Exit::NotFound);
             if !common.json {
-                say(format!("{}: nothing to undo", client.name()));
+                say(format!("{}: {}", client.name(), nothing(client, &state)));
             }
         }
         for record in of_client {
@@ -65,6 +65,26 @@ pub(crate) fn uninstall(common: &Common, flags: &Uninstall) -> Outcome {
         false => {}
     }
     Ok(exit)
+}
+
+/// Why there is nothing to undo.
+fn nothing(client: Client, state: &State) -> String {
+    let found = Home::find().map(|home| look::look(&home)).unwrap_or_default();
+    let of_client = found.iter().filter(|found| found.client == client);
+    let ours: usize = of_client
+        .filter_map(|found| Some(found.servers.as_ref().ok()?.1))
+        .sum();
+    match ours {
+        0 => "nothing to undo".to_owned(),
+        ours => format!(
+            "{} through Longhaul, but {} does not say what was there before; was it another --state?",
+            match ours {
+                1 => "1 server runs".to_owned(),
+                ours => format!("{ours} servers run"),
+            },
+            state.dir.display()
+        ),
+    }
 }
 
 /// What became of one file.

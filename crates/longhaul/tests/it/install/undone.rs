@@ -143,3 +143,15 @@ fn an_entry_that_somebody_made_another_one_and_that_is_wrapped_again_comes_back_
         json!({ "mcpServers": { "x": { "command": "lh-npx" } }, "other": 1 })
     );
 }
+
+#[test]
+fn where_nothing_is_known_of_what_was_there_before_that_is_said() {
+    let desktop = Desktop::with_clients();
+    desktop.done(&["install", "cursor", "--yes"]);
+    fs::rename(desktop.rig.path("state"), desktop.rig.path("elsewhere")).unwrap();
+    let installed = desktop.read(".cursor/mcp.json");
+    let ran = desktop.run(&["uninstall", "cursor"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.out.contains("2 servers run through Longhaul, but"), "{ran:?}");
+    assert_eq!(desktop.read(".cursor/mcp.json"), installed);
+}
