@@ -4,6 +4,7 @@
 //! them for programs that speak them on their own. These commands know no server and read no configuration.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read, Write},
 };
@@ -13,8 +14,11 @@ use rustix::{
     fs::{FlockOperation, fcntl_lock},
     io::Errno,
 };
-use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::{
     exit::{Exit, Failure, Outcome},
@@ -29,39 +33,43 @@ const FORM_MAX: u64 = 64 * 1024;
 
 /// Asks, waits for the answer, prints it.
 pub(crate) fn ask(flags: &Ask, as_json: bool) -> Outcome {
-    let mut question = serde_json::Map::new();
+    let mut question = BTreeMap::<&str, Box<RawValue>>::new();
+    let mut say_of = |member, value: Value| {
+        question.insert(member, to_raw_value(&value).expect("a value is JSON"));
+    };
     // Commands of one tool share the descriptor; the process id tells their questions apart.
     let id = format!("ask-{}", std::process::id());
-    question.insert("id".to_owned(), json!(id));
+    say_of("id", json!(id));
+    let form;
     match (&flags.text, &flags.form) {
         (None, None) => {
             return Err(Failure::usage("what to ask? pass --text MESSAGE").fix("longhaul ask --help"));
         }
-        (text, form) => {
-            let form = form.as_deref().map(read_form).transpose()?;
-            let message = text
-                .clone()
-                .or_else(|| Some(form.as_ref()?["title"].as_str()?.to_owned()));
+        (text, path) => {
+            form = path.as_deref().map(read_form).transpose()?;
+            let message = text.clone().or_else(|| {
+                let form = serde_json::from_str::<Value>(form.as_deref()?.get()).ok()?;
+                Some(form["title"].as_str()?.to_owned())
+            });
             let Some(message) = message else {
                 return Err(Failure::usage(
                     "a form needs a message: pass --text MESSAGE, or give it a `title`",
                 ));
             };
-            question.insert("message".to_owned(), json!(message));
-            if let Some(form) = form {
-                question.insert("form".to_owned(), form);
-            }
+            say_of("message", json!(message));
         }
     }
     if !flags.choices.is_empty() {
-        question.insert("choices".to_owned(), json!(flags.choices));
+        say_of("choices", json!(flags.choices));
     }
     if let Some(default) = &flags.default {
-        question.insert("default".to_owned(), json!(default));
+        say_of("default", json!(default));
     }
+    // As it was written: people see its fields in this order.
+    question.extend(form.map(|form| ("form", form)));
     let mut descriptor = open()?;
     wait_for_turn(&descriptor);
-    send(&mut descriptor, &json!({ "ask": question }))?;
+    send(&mut descriptor, &BTreeMap::from([("ask", question)]))?;
     let Some(answer) = answer(&mut descriptor, &id).map_err(|error| lost(&error))? else {
         tell("longhaul: nobody can answer: the task has ended");
         return Ok(Exit::Unanswerable);
@@ -141,8 +149,8 @@ fn wait_for_turn(descriptor: &File) {
     while fcntl_lock(descriptor, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
 }
 
-fn send(descriptor: &mut File, message: &Value) -> Result<(), Failure> {
-    let mut text = message.to_string();
+fn send(descriptor: &mut File, message: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string(message).expect("texts and JSON are JSON");
     text.push('\n');
     descriptor
         .write_all(text.as_bytes())
@@ -192,7 +200,8 @@ fn print(content: &RawValue, form: bool) {
     }
 }
 
-fn read_form(path: &std::path::Path) -> Result<Value, Failure> {
+/// The form in one line.
+fn read_form(path: &std::path::Path) -> Result<Box<RawValue>, Failure> {
     let mut text = String::new();
     let read = match path.to_str() {
         Some("-") => io::stdin().take(FORM_MAX + 1).read_to_string(&mut text),
@@ -204,7 +213,8 @@ fn read_form(path: &std::path::Path) -> Result<Value, Failure> {
         Ok(bytes) if bytes as u64 > FORM_MAX => Err(Failure::usage(format!(
             "the form `{shown}` is larger than {FORM_MAX} bytes"
         ))),
-        Ok(_) => serde_json::from_str(&text)
+        // JSON has line breaks only between its tokens.
+        Ok(_) => RawValue::from_string(text.trim().replace(['\n', '\r'], " "))
             .map_err(|error| Failure::usage(format!("the form `{shown}` is no JSON: {error}"))),
     }
 }

@@ -63,6 +63,28 @@ fn a_question_is_seen_and_answered_without_script() {
 }
 
 #[test]
+fn the_fields_of_a_form_stand_in_the_order_of_its_file() {
+    let rig = Rig::new("");
+    let form = rig.file(
+        "form.json",
+        "{\"type\": \"object\",\n \"properties\": {\n\"zone\": {\"type\": \"string\"},\n\"at\": {\"type\": \"string\"}}}\n",
+    );
+    rig.file(
+        "longhaul.toml",
+        &format!(
+            "[server]\nbind = \"127.0.0.1:0\"\n[tools.asks]\ndescription = \"x\"\n\
+             command = [\"longhaul\", \"ask\", \"--text\", \"Where?\", \"--form\", \"{form}\"]\n"
+        ),
+    );
+    let server = rig.serve();
+    let name = rig.start(&["asks"]);
+    rig.until_state(&name, "asking");
+    let page = server.get(&format!("/ask/{name}"), &server.enter(&rig)).body;
+    let place = |field: &str| page.find(&format!("name=\"f.{field}\"")).unwrap();
+    assert!(place("zone") < place("at"), "{page}");
+}
+
+#[test]
 fn a_task_is_cancelled_from_the_page() {
     let (rig, server, name, cookie) = asking();
     let token = server.get("/", &cookie).hidden("form_token");
@@ -112,6 +134,63 @@ fn a_cancelled_task_shows_how_many_of_its_processes_are_gone() {
     rig.until_state(&name, "cancelled");
     let ended = server.get(&path, &cookie).body;
     assert!(ended.contains("stopped; nothing of it is left"), "{ended}");
+}
+
+/// S23
+#[test]
+fn what_a_program_writes_is_shown_without_its_secret_arguments() {
+    let rig = Rig::new(
+        "[tools.loud]\ndescription = \"x\"\nargs.token = { type = \"string\", secret = true }\n\
+         command = [\"sh\", \"-c\", \"\"\"\ncat >secrets; cat secrets; cat secrets >&2; echo; echo all of it | tee /dev/stderr; exec sleep 600\"\"\"]\n",
+    );
+    let server = rig.serve();
+    let cookie = server.enter(&rig);
+    let name = rig.start(&["loud", "token=hunter2-and-more"]);
+    let shown = until_shown(&server, &format!("/tasks/{name}"), &cookie, |body| {
+        body.matches("all of it").count() == 2
+    });
+    assert_eq!(shown.matches("[secret]").count(), 2, "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    for arguments in [
+        &["tasks", &name][..],
+        &["--json", "tasks", &name],
+        &["top"],
+        &["tasks"],
+    ] {
+        assert!(!rig.run(arguments).out.contains("hunter2"));
+    }
+}
+
+#[test]
+fn the_standard_error_of_a_server_stands_with_its_call() {
+    const BEHIND: &str = r#"
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case "$line" in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}' ;;
+    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"digs","inputSchema":{"type":"object"}}]}}' ;;
+    *'"tools/call"'*) echo 'digging at 12 m' >&2 ;;
+    *'"notifications/'*) ;;
+    *) echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"no"}}' ;;
+  esac
+done
+"#;
+    let rig = Rig::new("");
+    let script = rig.file("behind.sh", BEHIND);
+    rig.file(
+        "longhaul.toml",
+        &format!(
+            "[server]\nbind = \"127.0.0.1:0\"\n[servers.mine]\ncommand = [\"sh\", \"{script}\"]\nrequired = true\n"
+        ),
+    );
+    let server = rig.serve();
+    let cookie = server.enter(&rig);
+    until_shown(&server, "/", &cookie, |body| body.contains("1 tool"));
+    let name = rig.start(&["digs"]);
+    let shown = until_shown(&server, &format!("/tasks/{name}"), &cookie, |body| {
+        body.contains("digging at 12 m")
+    });
+    assert!(shown.contains("<dd>mine</dd>"), "{shown}");
 }
 
 /// The page as soon as it is as the test says.

@@ -49,7 +49,10 @@ pub fn opened(discovery: &Discovery, opening: &Opening) -> Vec<u8> {
     let mut result = Obj::default();
     result.set("protocolVersion", version.as_str());
     result.set("capabilities", &capabilities.to_raw());
-    result.set("serverInfo", &shape::server_info(discovery.title.as_deref()).to_raw());
+    result.set(
+        "serverInfo",
+        &shape::server_info(discovery.title.as_deref()).to_raw(),
+    );
     result.set_some("instructions", discovery.instructions.as_ref());
     shape::result_frame(&opening.id, &result)
 }

@@ -296,7 +296,8 @@ fn state(task: &Task) -> Markup {
 }
 
 fn progress(task: &Task) -> Markup {
-    let shown = task.progress.as_ref().filter(|_| !task.state.is_finished());
+    let shown = task.progress.as_ref();
+    let shown = shown.filter(|_| !task.state.is_finished() && task.questions.is_empty());
     let total = shown.and_then(|progress| progress.total.filter(|total| *total > 0.0));
     html! {
         @match (shown, total) {
