@@ -273,7 +273,7 @@ def play(scene):
     chrome = Chrome(scene.home)
     page = f"http://{scene.address}"
     try:
-        chrome.look(1000, 940)
+        chrome.look(1000, 1080)
         chrome.open(scene.run("page"))
         chrome.picture("page-overview.png")
         chrome.look(1000, 720, dark=True)
