@@ -260,7 +260,7 @@ fn spawn(common: &Common, state: &State, env: Env) -> Result<(Child, PathBuf), F
     let broken = |error: std::io::Error| Failure::fault(format!("cannot start the server: {error}"));
     let complaints = state.log().join("start.log");
     let said = fs::File::create(&complaints).map_err(broken)?;
-    let mut command = std::process::Command::new(std::env::current_exe().map_err(broken)?);
+    let mut command = std::process::Command::new(places::program().map_err(broken)?);
     command.arg("serve").arg("--background");
     if env == Env::Plain {
         command.env_clear();

@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod install;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod page;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Demo,
     /// Print the completions of a shell
     Completions(Completions),
+    /// Print the manual page, or write one for each command
+    Man(Man),
     /// Ask the task's owner something, from inside a tool's command
     Ask(Ask),
     /// Report progress, from inside a tool's command
@@ -375,6 +377,14 @@ pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// `man`
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// Write the pages of all commands into this directory
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
 }
 
 /// `ask`

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing about tasks. `serve` is the server; `run`, `tasks`, `answer`, `cancel`, `top` and `page`
 //! speak with it over the user's socket, `stdio` connects a client to it, and `tasks` reads the database where no server runs. `config`, `doctor`,
-//! `logs` and `completions` need no server, and `demo` starts its own. `ask` and `progress` speak from inside a
+//! `logs`, `completions` and `man` need no server, and `demo` starts its own. `ask` and `progress` speak from inside a
 //! tool's command.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod pipe;
 mod places;
 mod prompt;
 mod screen;
+mod service;
 mod stored;
 mod version;
 
@@ -44,6 +45,8 @@ fn main() -> ExitCode {
         }
         Some(_) | None => {}
     }
+    // Where it is not known, whoever needs it says so.
+    let _ = places::program();
     let flags = match Flags::try_parse() {
         Ok(flags) => flags,
         Err(error) => {
@@ -70,6 +73,7 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Completions(flags) => command::completions::completions(&flags),
         Command::Install(flags) => command::install::install(common, &flags),
         Command::Uninstall(flags) => command::uninstall::uninstall(common, &flags),
+        Command::Man(flags) => command::man::man(&flags),
         Command::Config(flags) => command::config::config(common, &flags),
         Command::Serve(flags) => serving(common, &flags),
         Command::Stdio(flags) => commanding(command::stdio::stdio(common, &flags)),

@@ -8,6 +8,7 @@ use std::{
     fs, io,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use longhaul_gateway::{config, local::socket};
@@ -100,6 +101,19 @@ impl State {
     /// The directory of the server's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("log")
+    }
+}
+
+/// This program's file, by the name that it had when it was first asked for: at the start. An upgrade may have put
+/// another version in its place since, which is then what is to be started.
+///
+/// # Errors
+/// The system's, when it does not know.
+pub(crate) fn program() -> io::Result<PathBuf> {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    match PROGRAM.get() {
+        Some(program) => Ok(program.clone()),
+        None => env::current_exe().map(|found| PROGRAM.get_or_init(|| found).clone()),
     }
 }
 

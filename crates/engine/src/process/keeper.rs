@@ -8,6 +8,7 @@ use std::{
     fs::File,
     io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt, unix::net::UnixStream as Socket},
+    path::Path,
     process::Stdio,
     sync::Arc,
     time::Duration,
@@ -277,14 +278,34 @@ fn stream(socket: Socket) -> io::Result<UnixStream> {
     UnixStream::from_std(socket)
 }
 
+/// What is executed for the shim's file. An upgrade of our package puts another version in its place, which may not
+/// understand our orders: then what we were started from is executed, which lives as long as we do.
+#[cfg(target_os = "linux")]
+fn executed(program: &Path) -> &Path {
+    const OWN: &str = "/proc/self/exe";
+    // So the system names a file that is gone.
+    const GONE: &[u8] = b" (deleted)";
+    let own = std::fs::read_link(OWN);
+    match own.is_ok_and(|own| own.as_os_str().as_bytes().ends_with(GONE)) {
+        true => Path::new(OWN),
+        false => program,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn executed(program: &Path) -> &Path {
+    program
+}
+
 fn start_shim(spec: &Spec, streams: &Streams) -> io::Result<(Registered, Child, Control)> {
     let (ours, theirs) = Socket::pair()?;
     #[expect(
         clippy::disallowed_methods,
         reason = "the shim is the one process that the gateway starts"
     )]
-    let mut command = Command::new(&spec.shim.program);
+    let mut command = Command::new(executed(&spec.shim.program));
     command
+        .arg0(&spec.shim.program)
         .args(&spec.shim.args)
         .env_clear()
         .envs([

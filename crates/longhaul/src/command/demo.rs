@@ -21,7 +21,7 @@ use crate::{
     client::Client,
     exit::{Exit, Failure, Outcome},
     flags::Common,
-    places::State as Place,
+    places::{self, State as Place},
     screen::{self, say},
 };
 
@@ -155,7 +155,7 @@ impl Server {
     )]
     fn start(config: &Path, state: &Path) -> Result<Server, Failure> {
         let broken = |error: std::io::Error| Failure::fault(format!("cannot start a server: {error}"));
-        let own = std::env::current_exe().map_err(broken)?;
+        let own = places::program().map_err(broken)?;
         let complaints = config.with_extension("log");
         let child = std::process::Command::new(own)
             .args(["serve", "--config"])

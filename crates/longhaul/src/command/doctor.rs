@@ -184,6 +184,9 @@ fn directory(state: &State) -> Row {
             "state",
             Failure::usage(format!("{dir} is not a directory")).fix("pass --state DIR"),
         ),
+        Ok(found) if found.uid() != 0 && nix::unistd::geteuid().is_root() => {
+            row("state", format!("{dir}; of the user with uid {}", found.uid()))
+        }
         Ok(found) if found.uid() != nix::unistd::geteuid().as_raw() => broken(
             "state",
             Failure::usage(format!("{dir} belongs to another user (uid {})", found.uid()))

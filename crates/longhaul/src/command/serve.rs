@@ -57,6 +57,7 @@ use crate::{
     flags::{Common, Serve, Wrap},
     places::{self, State},
     screen::{counted, line, say, tell},
+    service,
 };
 
 /// After how long without its database a server stops all its work, where others may take it over.
@@ -322,10 +323,19 @@ fn claim(path: &Path) -> Result<Option<Claim>, Failure> {
 /// value is held.
 async fn replace(path: &Path) -> Result<(Option<Claim>, Option<Starting>), Failure> {
     let starting = Starting::take(path).await?;
-    match Client::new(path.to_owned()).hand_over(true).await {
+    let client = Client::new(path.to_owned());
+    let before = client.health().await;
+    // Said first: a server without work ends as soon as it is asked to.
+    service::main_process(std::process::id());
+    match client.hand_over(true).await {
         Ok(()) => background::made_way(path).await?,
         Err(failure) if failure.exit == Exit::Unreachable => {}
-        Err(failure) => return Err(failure),
+        Err(failure) => {
+            if let Ok(before) = before {
+                service::main_process(before.pid);
+            }
+            return Err(failure);
+        }
     }
     Ok((claim(path)?, Some(starting)))
 }
@@ -400,7 +410,7 @@ fn host(config: &Config, state: &State, runner: &Runner) -> Result<Host, Failure
     directory(&spools)?;
     let spool = spools.join(runner.id.to_string());
     directory(&spool)?;
-    let own = std::env::current_exe().map_err(|error| fault("find this program's file", &error))?;
+    let own = places::program().map_err(|error| fault("find this program's file", &error))?;
     Ok(Host {
         shim: Shim {
             program: own,

@@ -135,6 +135,19 @@ fn completions_name_every_command() {
 }
 
 #[test]
+fn the_manual_has_a_page_for_every_command() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = plain(&["man"], home.path());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.out.contains(".TH longhaul 1"), "{ran:?}");
+    let ran = plain(&["man", "--to", "pages"], home.path());
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
+    let has = |page: &str| home.path().join("pages").join(page).exists();
+    assert!(has("longhaul.1") && has("longhaul-serve.1") && has("longhaul-tasks-result.1"));
+    assert!(!has("longhaul-__shim.1"));
+}
+
+#[test]
 fn doctor_finds_a_missing_program_and_an_open_state_directory() {
     let rig = Rig::new("[tools.t]\ncommand = [\"no-such-program-here\"]\ndescription = \"x\"\n");
     fs::create_dir(rig.path("state")).unwrap();

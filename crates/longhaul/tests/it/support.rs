@@ -63,7 +63,12 @@ impl Rig {
 
     /// A command of this user, in a clean environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = longhaul();
+        self.command_of(Path::new(LONGHAUL), arguments)
+    }
+
+    /// As [`Rig::command`], of the binary installed at another place.
+    pub(crate) fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = clean(program);
         command
             .env("HOME", self.home.path())
             .env("XDG_RUNTIME_DIR", self.home.path())
@@ -315,12 +320,16 @@ impl Http {
 }
 
 /// The binary in an environment without anything of the machine.
+pub(crate) fn longhaul() -> Command {
+    clean(Path::new(LONGHAUL))
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the binary under test is no task's work"
 )]
-pub(crate) fn longhaul() -> Command {
-    let mut command = Command::new(LONGHAUL);
+fn clean(program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.env_clear();
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);

@@ -17,10 +17,16 @@ use tokio::{
 };
 
 use super::fault;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::{
+    exit::{Exit, Failure, Outcome},
+    service,
+};
 
 /// How long open requests may take to finish once the work has ended.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
+
+/// How long after that everything has ended, as a service manager is told: what still runs gets its grace, and is killed.
+const LAST_WORK: Duration = Duration::from_secs(60);
 
 /// When a server ends.
 pub(super) struct Life {
@@ -44,6 +50,8 @@ pub(super) async fn run(engine: Engine, server: Server, life: Life, told: Option
         .map(|stdio| tokio::spawn(standard_streams(stdio, control.end.subscribe())));
     let mut make_way = control.asked_to_make_way.clone();
     let mut fenced = false;
+    // Only now is the order to stop heard.
+    service::ready();
     tokio::select! {
         served = &mut serving => {
             engine.drain(Duration::ZERO).await;
@@ -102,6 +110,7 @@ pub(super) async fn run(engine: Engine, server: Server, life: Life, told: Option
 }
 
 async fn drain(engine: &Engine, told: &mut Told, wait: Duration) {
+    service::stopping(wait + LAST_WORK);
     let draining = engine.drain(wait);
     tokio::pin!(draining);
     tokio::select! {
