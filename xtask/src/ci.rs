@@ -6,8 +6,8 @@
 use std::{env, time::Instant};
 
 use crate::{
-    Outcome, clients, conformance, desktop, docs, fuzz, layers, no_arguments, pairings, program::Program,
-    rules, servers, weight,
+    Outcome, clients, conformance, desktop, docs, fuzz, layers, no_arguments, packages, pairings,
+    program::Program, rules, servers, weight,
 };
 
 /// One step: its name and what it does.
@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     ("servers", || servers::run(&[])),
     ("desktop", || desktop::run(&[])),
     ("pairings", || pairings::run(&[])),
+    ("packages", || packages::run(&[])),
 ];
 
 pub(crate) fn run(arguments: &[String]) -> Outcome {

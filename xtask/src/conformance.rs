@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Outcome, packages,
+    Outcome, pinned,
     server::{Server, binary, empty_folder},
     workspace::{items, json, root, text},
 };
@@ -123,7 +123,7 @@ fn own(write: bool, arguments: &[String]) -> Outcome {
 
 /// The fixture tools on the Python SDK.
 fn reference(results: &Path) -> Result<Server, String> {
-    let python = packages::python(
+    let python = pinned::python(
         &format!("{RIG}/reference/requirements.txt"),
         "conformance/reference",
     )?;

@@ -5,7 +5,7 @@
 
 use crate::{
     Outcome, no_arguments,
-    packages::{self, Npm},
+    pinned::{self, Npm},
     program::Program,
     server::{binary, empty_folder},
     workspace::root,
@@ -14,9 +14,9 @@ use crate::{
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     no_arguments("desktop", arguments)?;
     let servers = Npm::install("rigs/servers", "servers/npm")?;
-    let python = packages::python("rigs/servers/requirements.txt", "servers/python")?;
+    let python = pinned::python("rigs/servers/requirements.txt", "servers/python")?;
     let clients = Npm::install("rigs/clients", "clients/npm")?;
-    let fastmcp = packages::python("rigs/clients/requirements-fastmcp-3.txt", "clients/fastmcp-3")?;
+    let fastmcp = pinned::python("rigs/clients/requirements-fastmcp-3.txt", "clients/fastmcp-3")?;
     let work = empty_folder("desktop/work")?;
     let script = root().join("rigs/desktop/first-day.py");
     Program::new("python3")

@@ -24,6 +24,7 @@ mod fuzz;
 mod layers;
 mod packages;
 mod pairings;
+mod pinned;
 mod program;
 mod rules;
 mod server;
@@ -52,6 +53,8 @@ cargo xtask COMMAND
   pairings [--all] [--write] [NAME..]
                             clients in front of Longhaul and servers behind it, pair by pair: call, question,
                             result, cancel, and a kill in the middle; a name is a client, a server or a pair
+  packages [crate | npm | wheel | deb ..]
+                            packages built twice, installed from the built file and used for a first task
   attacks [--peers] [--write] [ROW..]
                             hostile clients against the listener, and an honest one beside them
   soak [--minutes N]        a mixed load with kills for 45 minutes, and its page
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         "clients" => clients::run(rest),
         "servers" => servers::run(rest),
         "desktop" => desktop::run(rest),
+        "packages" => packages::run(rest),
         "pairings" => pairings::run(rest),
         "soak" => soak::run(rest),
         "bench" => bench::run(rest),

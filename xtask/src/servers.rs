@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     Outcome, no_arguments,
-    packages::{self, Npm},
+    pinned::{self, Npm},
     program::Program,
     server::{Server, binary, empty_folder},
     workspace::{make_folder, read, write},
@@ -36,7 +36,7 @@ const LEFT_MAX: Duration = Duration::from_secs(15);
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     no_arguments("servers", arguments)?;
     let npm = Npm::install(RIG, "servers/npm")?;
-    let python = packages::python("rigs/servers/requirements.txt", "servers/python")?;
+    let python = pinned::python("rigs/servers/requirements.txt", "servers/python")?;
     let binary = binary()?;
     let results = empty_folder("servers/results")?;
     let work = results.join("work");

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     Outcome,
-    packages::{self, Npm},
+    pinned::{self, Npm},
     program::Program,
     workspace::{items, json, root, text},
 };
@@ -129,11 +129,11 @@ impl Part<'_> {
     fn install(&mut self) -> Outcome {
         println!("installing what {} needs", self.script);
         let program = match self.script.strip_suffix(".py") {
-            Some(stem) => packages::python(
+            Some(stem) => pinned::python(
                 &format!("{RIG}/requirements-{stem}.txt"),
                 &format!("clients/{stem}"),
             )?,
-            None => packages::built(&format!("{RIG}/{}", self.script), "clients/cargo")?,
+            None => pinned::built(&format!("{RIG}/{}", self.script), "clients/cargo")?,
         };
         self.program = Some(program);
         Ok(())

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    packages,
+    pinned,
     program::Program,
     server::Server,
     workspace::{make_folder, write},
@@ -39,7 +39,7 @@ pub(super) fn python(interpreter: &Path, source: &Path, results: &Path) -> Resul
 /// # Errors
 /// When it does not build or start.
 pub(super) fn rmcp(results: &Path) -> Result<Server, String> {
-    let binary = packages::built(&format!("{RIG}/behind/rmcp"), "conformance/rmcp")?;
+    let binary = pinned::built(&format!("{RIG}/behind/rmcp"), "conformance/rmcp")?;
     let program = move |port: u16| Program::new(&binary).args([port.to_string()]);
     Server::of(Box::new(program), results.join("rmcp.log"))
 }
@@ -58,7 +58,7 @@ pub(super) fn plain(interpreter: &Path, results: &Path) -> Result<Server, String
 /// # Errors
 /// When it cannot be installed.
 pub(super) fn interpreter() -> Result<PathBuf, String> {
-    packages::python(&format!("{RIG}/{PINS}"), "conformance/behind")
+    pinned::python(&format!("{RIG}/{PINS}"), "conformance/behind")
 }
 
 /// The source package of that SDK.
@@ -66,7 +66,7 @@ pub(super) fn interpreter() -> Result<PathBuf, String> {
 /// # Errors
 /// When it cannot be fetched.
 pub(super) fn source() -> Result<PathBuf, String> {
-    packages::python_source("mcp", &sdk_version()?, "conformance/behind-source")
+    pinned::python_source("mcp", &sdk_version()?, "conformance/behind-source")
 }
 
 /// The version of the Python SDK.

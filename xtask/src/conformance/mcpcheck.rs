@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Instant};
 use serde_json::Value;
 
 use crate::{
-    packages,
+    pinned,
     program::Program,
     workspace::{items, text},
 };
@@ -33,7 +33,7 @@ pub(super) fn run(place: &str, url: &str, results: &Path, arguments: &[String]) 
         return Ok(Verdicts::new());
     }
     let start = Instant::now();
-    let python = packages::python(
+    let python = pinned::python(
         &format!("{RIG}/mcpcheck/requirements.txt"),
         "conformance/mcpcheck",
     )?;

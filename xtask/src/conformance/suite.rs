@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    packages::Npm,
+    pinned::Npm,
     program::Program,
     workspace::{files, root},
 };

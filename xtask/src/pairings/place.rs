@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Outcome,
-    packages::{self, Npm},
+    pinned::{self, Npm},
     program::Program,
     server::{Server, empty_folder},
     servers,
@@ -156,7 +156,7 @@ type Make<'a> = &'a dyn Fn() -> Result<PathBuf, String>;
 fn values(text: &str, work: &Path) -> Result<Values, String> {
     let npm = || Npm::install("rigs/servers", "servers/npm");
     let python = |stem: &str| {
-        packages::python(
+        pinned::python(
             &format!("rigs/clients/requirements-{stem}.txt"),
             &format!("clients/{stem}"),
         )
@@ -165,14 +165,12 @@ fn values(text: &str, work: &Path) -> Result<Values, String> {
         ("NODE", &|| Ok(npm()?.node())),
         ("MODULES", &|| Ok(npm()?.modules())),
         ("PYTHON", &|| {
-            packages::python("rigs/servers/requirements.txt", "servers/python")
+            pinned::python("rigs/servers/requirements.txt", "servers/python")
         }),
         ("PYTHON_1", &|| python("python-mcp-1")),
         ("FASTMCP_3", &|| python("fastmcp-3")),
         ("FASTMCP_4", &|| python("fastmcp-4")),
-        ("RMCP", &|| {
-            packages::built(&format!("{RIG}/rmcp"), "clients/cargo")
-        }),
+        ("RMCP", &|| pinned::built(&format!("{RIG}/rmcp"), "clients/cargo")),
         ("CHROMIUM", &servers::browser),
         ("WORK", &|| Ok(work.to_path_buf())),
     ];
