@@ -9,7 +9,8 @@ use super::{Conversation, Dispatch, Settings, store_reply};
 use crate::{gate::Action, identity::Caller, question::Stored};
 
 impl Dispatch {
-    /// A read and nothing else (C-22), as often as the task's poll hint says and a few times more.
+    /// A read (C-22), as often as the task's poll hint says and a few times more. Of the task nothing changes; that the end
+    /// of a call of a wrapped server was fetched is remembered.
     pub(super) async fn get(
         &self,
         caller: &Caller,
