@@ -25,6 +25,7 @@ mod returning;
 mod rounds;
 mod servers;
 mod sessions;
+mod shown;
 mod steps;
 mod subscriptions;
 mod suspended;

@@ -18,11 +18,11 @@ use tokio::time::Instant;
 
 use super::{
     Conversation, Dispatch,
-    backend::shown,
     call::misfit_result,
     held::{Arrival, Held},
     hold::{Stay, Terms, Waits, age, standing},
     join::{self, Name},
+    shown::shown,
     store_reply,
 };
 use crate::{

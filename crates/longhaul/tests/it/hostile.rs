@@ -37,8 +37,8 @@ concurrency = 200
 const SCRIPT_OF_TOOL: &str = r#"
 cat "$1/stderr" >&2
 cat "$1/said" >&$LONGHAUL_FD
-# Both questions are replied to, each by itself.
-if [ -e "$1/asks" ]; then read -r one <&$LONGHAUL_FD; read -r two <&$LONGHAUL_FD; fi
+# Each question is replied to by itself.
+if [ -e "$1/asks" ]; then for reply in 1 2 3; do read -r reply <&$LONGHAUL_FD; done; fi
 cat "$1/result"
 "#;
 
@@ -140,7 +140,11 @@ impl Stage {
             }});
             let ask = json!({ "ask": { "id": 1, "message": short, "form": form } });
             let link = json!({ "ask": { "id": 2, "message": "Open it", "url": format!("https://a.example/{short}") } });
-            file("said", format!("{progress}\n{link}\n{ask}\n"));
+            let encoded: String =
+                form_urlencoded::byte_serialize(short.chars().take(300).collect::<String>().as_bytes())
+                    .collect();
+            let encoded = json!({ "ask": { "id": 3, "message": short, "url": format!("https://a.example/?{encoded}") } });
+            file("said", format!("{progress}\n{link}\n{encoded}\n{ask}\n"));
             file("asks", String::new());
             file(
                 "result",
@@ -283,8 +287,11 @@ fn in_a_browser_hostile_text_in_every_field_runs_nothing_and_breaks_nothing() {
         look(&mut chrome, &format!("tasks/{fails}"), name);
     }
     for (asks, _) in &stage.tasks {
-        stage.rig.run(&["answer", asks, "--question", "q1", "--decline"]);
-        stage.rig.run(&["answer", asks, "--question", "q2", "--decline"]);
+        for question in ["q1", "q2", "q3"] {
+            stage
+                .rig
+                .run(&["answer", asks, "--question", question, "--decline"]);
+        }
     }
     for (name, (asks, _)) in names.zip(&stage.tasks) {
         stage
@@ -339,7 +346,7 @@ fn on_a_terminal_hostile_text_in_every_field_steers_nothing() {
         }
     }
     for (asks, _) in stage.tasks.iter().step_by(3) {
-        let dialogue = at_a_terminal(&stage.rig, &["answer", asks], "/decline\n/decline\n");
+        let dialogue = at_a_terminal(&stage.rig, &["answer", asks], "/decline\n/decline\n/decline\n");
         is_plain(&dialogue, "\r\n");
     }
 }
