@@ -103,7 +103,7 @@ fn one(kind: &Kind, contents: &Contents, folder: &Path) -> Result<Tried, String>
     );
     for out in [&out, &again] {
         make_empty(out)?;
-        let work = out.with_extension("work");
+        let work = folder.join("work");
         make_empty(&work)?;
         (kind.build)(contents, &work, out)?;
         make_empty(&work)?;
@@ -116,10 +116,15 @@ fn one(kind: &Kind, contents: &Contents, folder: &Path) -> Result<Tried, String>
             ));
         }
     }
+    let files = listed(&out)?.len();
     make_empty(&again)?;
     let place = folder.join("tried").join(kind.name);
     make_empty(&place)?;
-    (kind.tried)(contents, &out, &place)
+    let tried = (kind.tried)(contents, &out, &place)?;
+    Ok(match (tried, files) {
+        (Tried::Well(what), 1..) => Tried::Well(format!("built twice with the same bytes; {what}")),
+        (tried, _) => tried,
+    })
 }
 
 /// The files of a folder, by name.

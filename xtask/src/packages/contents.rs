@@ -162,6 +162,23 @@ pub(super) fn executable(path: &Path) -> Outcome {
         .map_err(|error| format!("cannot change `{}`: {error}", path.display()))
 }
 
+/// Folders and files as everybody may read them, whatever this machine's mask is.
+///
+/// # Errors
+/// When the system refuses.
+pub(super) fn plain_modes(folder: &Path) -> Outcome {
+    let refused = |error: std::io::Error| format!("cannot change `{}`: {error}", folder.display());
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(refused)?;
+    for entry in fs::read_dir(folder).map_err(refused)?.flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => plain_modes(&path)?,
+            false => fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).map_err(refused)?,
+        }
+    }
+    Ok(())
+}
+
 /// `SOURCE_DATE_EPOCH`, else the time of the last commit.
 fn epoch() -> Result<u64, String> {
     let said = match env::var("SOURCE_DATE_EPOCH") {

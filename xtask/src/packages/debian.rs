@@ -7,13 +7,12 @@ mod service;
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use super::{
     Tried,
-    contents::{Contents, THIRD_PARTY, copy, executable},
+    contents::{Contents, THIRD_PARTY, copy, executable, plain_modes},
     machine,
 };
 use crate::{
@@ -35,7 +34,6 @@ const PLACES: &[(&str, &str)] = &[
     ("packaging/debian/hand-over", "usr/lib/longhaul/hand-over"),
     ("packaging/debian/longhaul.toml", "etc/longhaul/longhaul.toml"),
     ("packaging/debian/copyright", "usr/share/doc/longhaul/copyright"),
-    ("docs/guide/install.md", "usr/share/doc/longhaul/install.md"),
     ("CHANGELOG.md", "usr/share/doc/longhaul/changelog"),
     ("packaging/debian/postinst", "DEBIAN/postinst"),
     ("packaging/debian/prerm", "DEBIAN/prerm"),
@@ -97,9 +95,16 @@ fn filled(contents: &Contents, revision: u32, tree: &Path) -> Outcome {
         &tree.join(DOC).join(THIRD_PARTY),
     )?;
     fs::remove_dir_all(tree.join("licences")).map_err(|error| format!("cannot tidy up: {error}"))?;
-    for example in files(&root().join("examples/quickstart"), "")? {
-        let name = example.strip_prefix(root()).unwrap_or(&example);
-        copy(&example, &tree.join(DOC).join(name))?;
+    for (folder, ending) in [
+        ("examples/quickstart", ""),
+        ("docs/guide", ".md"),
+        ("docs/concepts", ".md"),
+    ] {
+        for file in files(&root().join(folder), ending)? {
+            let name = file.strip_prefix(root()).unwrap_or(&file);
+            let name = name.strip_prefix("docs").unwrap_or(name);
+            copy(&file, &tree.join(DOC).join(name))?;
+        }
     }
     write(
         &tree.join(DOC).join("changelog.Debian"),
@@ -162,20 +167,6 @@ fn changelog(contents: &Contents, revision: u32) -> Result<String, String> {
         "longhaul ({}-{revision}) unstable; urgency=medium\n\n  * What changed is in changelog.gz.\n\n -- {MAINTAINER}  {date}",
         contents.version
     ))
-}
-
-/// Folders and files as everybody may read them, whatever this machine's mask is.
-fn plain_modes(folder: &Path) -> Outcome {
-    let refused = |error: std::io::Error| format!("cannot change `{}`: {error}", folder.display());
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(refused)?;
-    for entry in fs::read_dir(folder).map_err(refused)?.flatten() {
-        let path = entry.path();
-        match path.is_dir() {
-            true => plain_modes(&path)?,
-            false => fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).map_err(refused)?,
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn tried(contents: &Contents, out: &Path, folder: &Path) -> Result<Tried, String> {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{
     Tried,
-    contents::{Contents, THIRD_PARTY, executable},
+    contents::{Contents, THIRD_PARTY, executable, plain_modes},
     file,
     first_task::{Installed, first_task},
 };
@@ -27,7 +27,6 @@ pub(super) fn build(contents: &Contents, work: &Path, out: &Path) -> Outcome {
     contents.put_program(&scripts.join("longhaul"))?;
     let called = scripts.join("longhaul-mcp");
     write(&called, &read("packaging/python/longhaul-mcp")?)?;
-    executable(&called)?;
     let about = folder.join(format!("{name}.dist-info"));
     contents.put_licences(&about.join("licenses"), true)?;
     let metadata = format!(
@@ -47,6 +46,10 @@ pub(super) fn build(contents: &Contents, work: &Path, out: &Path) -> Outcome {
         &about.join("WHEEL"),
         &format!("Wheel-Version: 1.0\nGenerator: longhaul xtask\nRoot-Is-Purelib: false\nTag: {tag}\n"),
     )?;
+    plain_modes(&folder)?;
+    for script in ["longhaul", "longhaul-mcp"] {
+        executable(&scripts.join(script))?;
+    }
     let python = pinned::python(PINS, "packages/python")?;
     contents
         .dated(Program::new(python))
