@@ -128,9 +128,9 @@ async fn a_wrapped_server_is_shown_to_its_own_pipes_alone_and_renames_nothing() 
         listed.result()["tools"].clone()
     };
     let before = all().await;
-    let mut pipe = Pipe::open(&wrap(&world, &brought(&[])).await, 1).await;
+    let mut pipe = Pipe::open(&wrap(&world, &brought(&["--odd"])).await, 1).await;
     assert_eq!(all().await, before, "nobody else sees it");
-    // Both have these names, and neither is prefixed.
+    // It has more tools than the other one. Both have these names, and neither is prefixed.
     let own = pipe.listed().await;
     assert!(
         own.contains(&"pid".to_owned()) && own.last().is_some_and(|last| last == "longhaul_wait"),
