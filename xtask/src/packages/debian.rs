@@ -188,7 +188,7 @@ pub(super) fn tried(contents: &Contents, out: &Path, folder: &Path) -> Result<Tr
     let next = super::file(folder, ".deb")?;
     service::used(&first, &next, folder)?;
     Ok(Tried::Well(format!(
-        "dpkg -i FILE; {checked}the unit killed with -9 and its task found and finished; upgraded under a task, which was \
+        "dpkg -i FILE; {checked}used by a person; the unit killed with -9 and its task found and finished; upgraded under a task, which was \
          not interrupted; stopped, removed, installed again, purged"
     )))
 }

@@ -31,6 +31,7 @@ pub(super) fn used(first: &Path, next: &Path, folder: &Path) -> Outcome {
     copy(next, &machine.file("/root/next.deb"))?;
     installed(&machine)?;
     served(&machine)?;
+    used_by_a_person(&machine)?;
     killed(&mut machine)?;
     upgraded(&mut machine)?;
     refused(&mut machine)?;
@@ -77,6 +78,36 @@ fn served(machine: &Machine) -> Outcome {
     }
     tree(&machine.file(TREE), 1 << 20)?;
     counted(&machine.says(&["longhaul", "run", "checksum_tree", &format!("path={TREE}")])?)
+}
+
+/// Somebody who logs in has a server of their own beside it, started by their client.
+fn used_by_a_person(machine: &Machine) -> Outcome {
+    machine.run(&["useradd", "--create-home", "alice"])?;
+    let alice = [
+        "runuser",
+        "-u",
+        "alice",
+        "--",
+        "env",
+        "HOME=/home/alice",
+        "LONGHAUL_SERVER__IDLE_EXIT=1s",
+        "longhaul",
+    ];
+    let offered = tools(machine.command(&[&alice[..], &["stdio"]].concat()))?;
+    if !offered.iter().any(|tool| tool == "checksum_tree") {
+        return Err(format!(
+            "a person's client sees no tool of the quickstart: {offered:?}"
+        ));
+    }
+    let path = format!("path={TREE}");
+    counted(&machine.says(&[&alice[..], &["run", "checksum_tree", &path]].concat())?)?;
+    match machine
+        .file("/home/alice/.local/state/longhaul/longhaul.db")
+        .exists()
+    {
+        true => Ok(()),
+        false => Err("a person's tasks are not in their home".to_owned()),
+    }
 }
 
 /// A server that is killed comes back, what it ran is ended, and its task is finished by the next.
