@@ -482,3 +482,34 @@ mod signals {
         Some(time.map_or(tick, |time| time.min(tick)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_when_it_changed_and_not_too_often() {
+        let tree = |pids: &[i32]| -> Vec<Entry> {
+            let entry = |pid: &i32| Entry {
+                pid: *pid,
+                started: 7,
+                parent: 1,
+                session: 1,
+                ended: false,
+            };
+            pids.iter().map(entry).collect()
+        };
+        let begun = now();
+        let mut seen = Seen::default();
+        let mut look = |after_ms: u64, pids: &[i32]| {
+            let left = seen.look(&tree(pids), begun + Duration::from_millis(after_ms));
+            left.map(|left| (left.seen, left.alive))
+        };
+        assert_eq!(look(0, &[2, 3, 4]), Some((3, 3)));
+        assert_eq!(look(300, &[2, 3, 4]), None, "nothing changed");
+        assert_eq!(look(400, &[2, 3]), Some((3, 2)));
+        assert_eq!(look(500, &[2]), None, "too soon");
+        // One that was born meanwhile counts, too.
+        assert_eq!(look(700, &[2, 5]), Some((4, 2)));
+    }
+}
