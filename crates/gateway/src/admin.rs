@@ -81,6 +81,15 @@ pub trait Backend: Send + Sync {
     /// be. Its calls that run are lost.
     fn restart_server(&self, peer: Peer, name: String) -> Reply<'_, api::Server>;
 
+    /// Begins a login at a server behind this one, by its name or its address.
+    fn begin_login(&self, peer: Peer, server: String) -> Reply<'_, api::Login>;
+
+    /// How far a login is.
+    fn login_progress(&self, peer: Peer, id: String) -> Reply<'_, api::LoginProgress>;
+
+    /// Forgets the tokens for a server behind this one. What it is asked from then on carries none.
+    fn log_out(&self, peer: Peer, server: String) -> Reply<'_, api::LoggedOut>;
+
     /// The state of the server.
     fn health(&self, peer: Peer) -> Reply<'_, api::Health>;
 }

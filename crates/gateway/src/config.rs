@@ -54,7 +54,8 @@ pub use tool::{
 pub use toolset::Toolset;
 pub(crate) use upstream::address;
 pub use upstream::{
-    Adoption, Askable, Isolation, Prefix, Protocol, Secrets, Upstream, UpstreamTool, Words, is_section_name,
+    Adoption, Askable, CallbackHost, Isolation, Login, Prefix, Protocol, Secrets, Upstream, UpstreamTool,
+    Words, is_section_name,
 };
 pub(crate) use variables::replaced as with_variables;
 

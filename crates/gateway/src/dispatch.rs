@@ -16,6 +16,7 @@ mod hold;
 mod join;
 mod leave;
 mod listed;
+mod logins;
 mod notices;
 mod patience;
 mod polls;
@@ -69,7 +70,7 @@ use crate::{
     sealed_id::{Keys, Opened, owner_digest},
     session::{Session, feed::Seen, seal, shared::Shared},
     updates,
-    upstream::fleet::Fleet,
+    upstream::{fleet::Fleet, login::Logins},
     view,
 };
 
@@ -77,6 +78,15 @@ use crate::{
 #[derive(Clone)]
 pub struct Dispatch {
     inner: Arc<Inner>,
+}
+
+/// A dispatch that may be gone.
+struct WeakDispatch(std::sync::Weak<Inner>);
+
+impl WeakDispatch {
+    fn upgrade(&self) -> Option<Dispatch> {
+        self.0.upgrade().map(|inner| Dispatch { inner })
+    }
 }
 
 struct Inner {
@@ -269,9 +279,17 @@ impl Dispatch {
             polls: polls::Polls::new(),
             shown: told::Shown::default(),
         };
-        Dispatch {
+        let dispatch = Dispatch {
             inner: Arc::new(inner),
-        }
+        };
+        let shelved = logins::Shelved(WeakDispatch(Arc::downgrade(&dispatch.inner)));
+        dispatch.logins().keep_at(Arc::new(shelved));
+        dispatch
+    }
+
+    /// Who is logged in at the servers behind this one.
+    pub(crate) fn logins(&self) -> &Logins {
+        self.inner.fleet.logins()
     }
 
     /// Serves one request; of a session, when it belongs to one.

@@ -35,7 +35,7 @@ use crate::{
     sealed_id::Keys,
     stdio::{self, Stdio},
     updates,
-    upstream::{fleet::Fleet, offer::Changed},
+    upstream::{fleet::Fleet, login, offer::Changed},
     view,
 };
 
@@ -177,6 +177,10 @@ impl Server {
             },
         );
         tokio::spawn(dispatch.clone().keep_definitions(changed));
+        let logins = dispatch.logins().clone();
+        if let Some((address, _)) = &tcp {
+            logins.served_at(*address);
+        }
         let links = base.filter(|_| config.server.page).map(|base| Links::new(&base));
         let tcp = tcp.map(|(address, listener)| {
             let server = &config.server;
@@ -184,6 +188,7 @@ impl Server {
             let hosts = allowed.hosts().to_vec();
             let (dispatch, catalog) = (dispatch.clone(), Arc::clone(&catalog));
             let mut router = http::router(dispatch.clone(), catalog, http_limits(config), allowed);
+            router = router.merge(login::router(logins));
             if let Some(links) = &links {
                 router = router.merge(page::router(Arc::new(dispatch), links.clone(), hosts));
             }

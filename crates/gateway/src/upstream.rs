@@ -27,6 +27,7 @@ mod handle;
 pub mod http;
 pub mod level;
 pub mod link;
+pub mod login;
 pub mod offer;
 pub mod outcome;
 pub mod place;

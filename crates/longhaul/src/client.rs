@@ -97,6 +97,21 @@ impl Client {
         .await
     }
 
+    /// Begins a login at a server behind it.
+    pub(crate) async fn begin_login(&self, server: &str) -> Result<api::Login, Failure> {
+        self.post("/admin/v1/login", &at(server)).await
+    }
+
+    /// How far a login is.
+    pub(crate) async fn login_progress(&self, id: &str) -> Result<api::LoginProgress, Failure> {
+        self.get(&format!("/admin/v1/login/{id}")).await
+    }
+
+    /// Logs out at a server behind it.
+    pub(crate) async fn log_out(&self, server: &str) -> Result<api::LoggedOut, Failure> {
+        self.post("/admin/v1/logout", &at(server)).await
+    }
+
     /// The server's state.
     pub(crate) async fn health(&self) -> Result<api::Health, Failure> {
         self.get("/admin/v1/health").await
@@ -290,6 +305,12 @@ fn not_there(body: &[u8]) -> Failure {
             "the server that runs is too old for this: it serves no such pipe",
         )
         .fix("longhaul serve --replace, or end that server"),
+    }
+}
+
+fn at(server: &str) -> api::At {
+    api::At {
+        server: server.to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod install;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod page;

@@ -67,6 +67,10 @@ pub(crate) enum Command {
     Install(Install),
     /// Take back what `install` wrote
     Uninstall(Uninstall),
+    /// Log in at a server behind this one, in the browser
+    Login(Login),
+    /// Forget a login, and have it revoked
+    Logout(Logout),
     /// Put one MCP server behind the user's server, and connect a client's standard streams to it; started by clients
     Wrap(Wrap),
     /// Make, check and show the configuration
@@ -352,6 +356,25 @@ pub(crate) struct Wrap {
     /// The server's program and its arguments, after `--`; it runs here, in this environment
     #[arg(value_name = "COMMAND", last = true, conflicts_with = "url")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// `login`
+#[derive(Args, Debug)]
+pub(crate) struct Login {
+    /// The server's name in the configuration, or its address
+    #[arg(value_name = "SERVER|URL")]
+    pub server: String,
+    /// Print the link, and open no browser
+    #[arg(long)]
+    pub no_browser: bool,
+}
+
+/// `logout`
+#[derive(Args, Debug)]
+pub(crate) struct Logout {
+    /// The server's name in the configuration, or its address
+    #[arg(value_name = "SERVER|URL")]
+    pub server: String,
 }
 
 /// `config`

@@ -74,6 +74,8 @@ fn run(common: &Common, command: Command) -> Outcome {
         Command::Install(flags) => command::install::install(common, &flags),
         Command::Uninstall(flags) => command::uninstall::uninstall(common, &flags),
         Command::Man(flags) => command::man::man(&flags),
+        Command::Login(flags) => commanding(command::login::login(common, &flags)),
+        Command::Logout(flags) => commanding(command::login::logout(common, &flags)),
         Command::Config(flags) => command::config::config(common, &flags),
         Command::Serve(flags) => serving(common, &flags),
         Command::Stdio(flags) => commanding(command::stdio::stdio(common, &flags)),

@@ -367,6 +367,7 @@ pub(crate) fn kind_word(kind: RecordKind) -> &'static str {
         RecordKind::Patience => "patience",
         RecordKind::Definitions => "definitions",
         RecordKind::Wrapped => "wrapped",
+        RecordKind::Login => "login",
     }
 }
 

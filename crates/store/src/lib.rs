@@ -338,6 +338,8 @@ pub enum RecordKind {
     Definitions,
     /// A server that `longhaul wrap` brought: its command, folder and environment, or its address and headers.
     Wrapped,
+    /// A login at a server behind this one: the client that it was made as, and its tokens.
+    Login,
 }
 
 /// Names one record.

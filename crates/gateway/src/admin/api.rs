@@ -14,8 +14,10 @@ use serde_json::value::RawValue;
 
 use crate::question::caller;
 
+mod login;
 mod servers;
 
+pub use self::login::{At, LoggedOut, Login, LoginProgress};
 pub use self::servers::{Server, ServerFailure, ServerState, Servers, Toolset};
 
 /// The most tasks on one page of a list.

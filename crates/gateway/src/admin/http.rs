@@ -44,6 +44,9 @@ pub fn router(backend: Arc<dyn Backend>, links: Option<Links>) -> Router {
         .route("/admin/v1/tools", get(tools))
         .route("/admin/v1/servers", get(servers))
         .route("/admin/v1/servers/{name}/restart", post(restart_server))
+        .route("/admin/v1/login", post(begin_login))
+        .route("/admin/v1/login/{id}", get(login_progress))
+        .route("/admin/v1/logout", post(log_out))
         .route("/admin/v1/health", get(health))
         .fallback(|| async { Error::new(404, -32601, "no_such_route", "no such route", Who::Caller) })
         .layer(DefaultBodyLimit::max(BODY_MAX))
@@ -175,6 +178,32 @@ async fn restart_server(
     Path(name): Path<String>,
 ) -> Result<Json<api::Server>, Error> {
     Ok(Json(shared.backend.restart_server(peer, name).await?))
+}
+
+async fn begin_login(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Bytes,
+) -> Result<Json<api::Login>, Error> {
+    let api::At { server } = parse(&body)?;
+    Ok(Json(shared.backend.begin_login(peer, server).await?))
+}
+
+async fn login_progress(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Path(id): Path<String>,
+) -> Result<Json<api::LoginProgress>, Error> {
+    Ok(Json(shared.backend.login_progress(peer, id).await?))
+}
+
+async fn log_out(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Bytes,
+) -> Result<Json<api::LoggedOut>, Error> {
+    let api::At { server } = parse(&body)?;
+    Ok(Json(shared.backend.log_out(peer, server).await?))
 }
 
 async fn health(

@@ -10,7 +10,7 @@ use super::{
     setting::Setting,
     tool::{Annotations, Tool, object_schema},
     toolset::{self, Toolset},
-    upstream::{self, Upstream, UpstreamTool},
+    upstream::{self, Login, Upstream, UpstreamTool},
 };
 
 /// Every setting, section by section.
@@ -24,6 +24,7 @@ pub fn reference() -> Vec<Setting> {
         Tool::settings(),
         Annotations::settings(),
         Upstream::settings(),
+        Login::settings(),
         UpstreamTool::settings(),
         Toolset::settings(),
     ]

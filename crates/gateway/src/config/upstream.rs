@@ -92,6 +92,24 @@ choice! {
     kind "one of `form`, `url`, `sampling`, `roots`"
 }
 
+choice! {
+    /// By which name of this machine a browser comes back from a login.
+    CallbackHost {
+        /// `127.0.0.1`, or `[::1]` where Longhaul listens there.
+        Address = "127.0.0.1",
+        /// `localhost`.
+        Name = "localhost",
+    }
+    kind "one of `127.0.0.1`, `localhost`"
+}
+
+#[expect(clippy::derivable_impls, reason = "the macro that makes it marks no default")]
+impl Default for CallbackHost {
+    fn default() -> CallbackHost {
+        CallbackHost::Address
+    }
+}
+
 impl Prefix {
     /// Whether a name begins with its server's, where another server or a command has it, too, or not.
     pub fn begins(self, is_shared: bool) -> bool {
@@ -114,6 +132,8 @@ section! {
         rank: usize,
         /// What is said of single tools.
         tools: BTreeMap<String, UpstreamTool>,
+        /// How somebody logs in at it.
+        login: Login,
         /// It is declared in the file of an MCP client: its values are literal but for that client's variables.
         is_of_client: bool,
         /// It was brought by `longhaul wrap`, and is shown to nobody else: its values are literal.
@@ -238,6 +258,25 @@ impl Upstream {
 }
 
 section! {
+    /// How `longhaul login` comes to a server at a `url`. Without it, all is asked of the server.
+    #[derive(Default)]
+    Login in "servers.NAME.oauth" {
+        /// The id of a client that was registered with the authorization server by hand.
+        client_id: Option<String> = "", since "0.1.0";
+        /// Where that client's secret stands: `env:NAME`, `file:PATH` or `cmd:PROGRAM ARGUMENTS`.
+        client_secret: Option<String> = "", since "0.1.0";
+        /// An https address of a client id metadata document, which is used where the authorization server takes one.
+        client_document: Option<String> = "", since "0.1.0";
+        /// The scopes to ask for; without them, those that the server wants.
+        scopes: Vec<String> = "", since "0.1.0";
+        /// By which name of this machine the browser comes back: `127.0.0.1` or `localhost`.
+        callback_host: CallbackHost = "127.0.0.1", since "0.1.0";
+        /// Hosts that a login may speak to though they are not public, such as an authorization server of a company.
+        hosts: Vec<String> = "", since "0.1.0";
+    }
+}
+
+section! {
     /// What is said of one tool of a server; what is absent is as the server has it.
     UpstreamTool in "servers.NAME.tools.TOOL" {
         /// Not listed, and not called.
@@ -340,6 +379,7 @@ impl Value for Secrets {
 /// The JSON schema of the table of servers.
 pub(super) fn schema() -> Json {
     let mut server = object_schema(&Upstream::settings());
+    server["properties"]["oauth"] = object_schema(&Login::settings());
     server["properties"]["tools"] = serde_json::json!({
         "type": "object",
         "additionalProperties": object_schema(&UpstreamTool::settings()),
@@ -357,12 +397,16 @@ pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) ->
         problems.add(at, format!("`{name}` cannot name a server: {SECTION_NAME}"));
     }
     let tools = table.remove("tools");
+    let login = table.remove("oauth");
     let mut reader = Reader::new(&section, table.clone(), problems);
     let mut server = Upstream::read(&mut reader);
     reader.finish();
     server.tools = tools
         .map(|(_, node)| single_tools(name, &node, problems))
         .unwrap_or_default();
+    if let Some((_, node)) = login {
+        server.login = login_of(name, &node, server.url.is_some(), problems);
+    }
     server.is_of_client = client_file::is_one(Path::new(&*at.file));
     reach(&server, at, &table, problems);
     server.name = name.to_owned();
@@ -371,6 +415,47 @@ pub(super) fn read(name: &str, at: &At, node: &Node, problems: &mut Problems) ->
         false => beside(at, ""),
     };
     Some(server)
+}
+
+fn login_of(server: &str, node: &Node, is_remote: bool, problems: &mut Problems) -> Login {
+    let section = format!("servers.{server}.oauth");
+    let Some(table) = node.table(&section, problems) else {
+        return Login::default();
+    };
+    let table = table.clone();
+    let place = |key: &str| table.get(key).map_or(&node.at, |(_, node)| &node.at).clone();
+    let mut reader = Reader::new(&section, table.clone(), problems);
+    let login = Login::read(&mut reader);
+    reader.finish();
+    if !is_remote {
+        problems.add(&node.at, "`oauth` is for a server at a `url`".to_owned());
+    }
+    if let Some(secret) = &login.client_secret {
+        if !["env:", "file:", "cmd:"]
+            .iter()
+            .any(|begin| secret.starts_with(begin))
+        {
+            let why = "a secret does not stand in the configuration: write where it is, as `env:NAME` or `file:PATH`";
+            problems.add(&place("client_secret"), why.to_owned());
+        }
+        if login.client_id.is_none() {
+            problems.add(
+                &place("client_secret"),
+                "`client_secret` belongs to a `client_id`".to_owned(),
+            );
+        }
+    }
+    if login
+        .client_document
+        .as_ref()
+        .is_some_and(|document| !document.starts_with("https://"))
+    {
+        problems.add(
+            &place("client_document"),
+            "a client id metadata document has an `https:` address".to_owned(),
+        );
+    }
+    login
 }
 
 fn single_tools(server: &str, node: &Node, problems: &mut Problems) -> BTreeMap<String, UpstreamTool> {

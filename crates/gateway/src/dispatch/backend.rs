@@ -199,6 +199,27 @@ impl Backend for Dispatch {
         })
     }
 
+    fn begin_login(&self, peer: Peer, server: String) -> Reply<'_, api::Login> {
+        Box::pin(async move {
+            self.permit(Action::Operate, &caller(peer), None)?;
+            self.begin_login(&server).await
+        })
+    }
+
+    fn login_progress(&self, peer: Peer, id: String) -> Reply<'_, api::LoginProgress> {
+        Box::pin(async move {
+            self.permit(Action::Operate, &caller(peer), None)?;
+            self.login_progress(&id).await
+        })
+    }
+
+    fn log_out(&self, peer: Peer, server: String) -> Reply<'_, api::LoggedOut> {
+        Box::pin(async move {
+            self.permit(Action::Operate, &caller(peer), None)?;
+            self.log_out(&server).await
+        })
+    }
+
     fn health(&self, peer: Peer) -> Reply<'_, api::Health> {
         Box::pin(async move {
             self.permit(Action::List, &caller(peer), None)?;

@@ -36,6 +36,7 @@ pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
             String::new(),
         ),
     };
+    let why = why.map(|why| with_login(config, why));
     let spoken = definitions.as_ref().map(|definitions| &definitions.spoken);
     api::Server {
         name: config.name.clone(),
@@ -68,6 +69,16 @@ pub(super) fn status(member: &Member, offered: &Offered) -> api::Server {
             }),
         why,
         stderr,
+    }
+}
+
+/// Why a server is not well, and what to do where it lets nobody in.
+fn with_login(config: &Upstream, why: String) -> String {
+    let is_shut = config.url.is_some() && why.contains("401");
+    match (is_shut, config.is_wrapped, &config.url) {
+        (true, true, Some(url)) => format!("{why}; it needs a login: longhaul login {}", without_query(url)),
+        (true, false, _) => format!("{why}; it needs a login: longhaul login {}", config.name),
+        (_, _, _) => why,
     }
 }
 

@@ -34,7 +34,7 @@ pub const SHOWN_MAX: u32 = 100;
 
 /// Sent with every reply (S12). `same-origin` and not `no-referrer`: browsers send `Origin: null` with a form
 /// of a page that sends no referrer, and the origin is checked.
-const HEADERS: [(HeaderName, &str); 8] = [
+pub(crate) const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \

@@ -21,7 +21,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 use super::{
     connection::{Connection, Greeted, LIMITS, Notices},
     credentials::Unreadable,
-    http::{self, Remote, Unusable},
+    http::{self, Credentials, Remote, Unusable},
     link::{Heard, Inlet, Lost, Noise, Outlet, Over, Via, Why},
     stdio::{self, Host, Program},
 };
@@ -53,13 +53,17 @@ impl Place {
     }
 }
 
+/// What finds a place; given credentials that were refused, with others where there are some.
+pub type Find =
+    Arc<dyn Fn(Option<Credentials>) -> BoxFuture<'static, Result<Place, Unreadable>> + Send + Sync>;
+
 /// Looks up how a server is reached.
 #[derive(Clone)]
 pub struct LookUp {
     /// What is found is a URL.
     pub is_remote: bool,
-    /// Finds it: a program or a URL.
-    pub find: Arc<dyn Fn() -> BoxFuture<'static, Result<Place, Unreadable>> + Send + Sync>,
+    /// Finds it: a program or a URL. It is given what was refused, where something was.
+    pub find: Find,
 }
 
 /// What is said to every server, and how long its answers are waited for.
@@ -285,7 +289,7 @@ pub(super) async fn resume(
 
 async fn find(place: &Place) -> Result<Place, Unopened> {
     Ok(match place {
-        Place::LookedUp(look_up) => (look_up.find)().await?,
+        Place::LookedUp(look_up) => (look_up.find)(None).await?,
         Place::Program(..) | Place::Remote(_) => place.clone(),
     })
 }

@@ -21,8 +21,10 @@ use longhaul_mcp::{
 use tokio::sync::{mpsc, watch};
 
 use super::{
+    credentials::Unreadable,
     definitions::Definitions,
     dial::{LookUp, Ours, Place},
+    login::{Logins, Target},
     offer::{Changed, Offering},
     place::Where,
     server::{self, Server, Spec, State},
@@ -64,6 +66,7 @@ pub struct Fleet {
     wrapped: Arc<Mutex<BTreeMap<String, Wrapped>>>,
     /// `None` in a fleet to which nothing can be added.
     opener: Option<Arc<Opener>>,
+    logins: Logins,
 }
 
 /// A server that was brought.
@@ -89,6 +92,7 @@ struct Opener {
     env: Arc<[(OsString, OsString)]>,
     catalog: Arc<Catalog>,
     changes: mpsc::Sender<Changed>,
+    logins: Logins,
 }
 
 /// One configured server.
@@ -106,7 +110,9 @@ impl Fleet {
     /// Begins to reach every server, and returns at once. What changes in their definitions is told.
     pub fn open(setup: &Setup<'_>) -> (Fleet, mpsc::Receiver<Changed>) {
         let (changes, changed) = mpsc::channel(CHANGES_MAX);
+        let logins = Logins::default();
         let opener = Opener {
+            logins: logins.clone(),
             tasks: setup.config.tasks.clone(),
             result_max: setup.config.limits.result_max.0,
             question_max: setup.config.limits.question_max.0,
@@ -140,8 +146,59 @@ impl Fleet {
             members: members.into(),
             wrapped: Arc::default(),
             opener: Some(Arc::new(opener)),
+            logins,
         };
         (fleet, changed)
+    }
+
+    /// Who is logged in at which of them.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
+    /// The server of this name as somebody logs in at it, or the one at this address; an address of none is one, too.
+    /// `None` where there is no such server, or it is a program.
+    ///
+    /// # Errors
+    /// A value that stands elsewhere cannot be read.
+    pub async fn target(&self, named: &str) -> Result<Option<Target>, Unreadable> {
+        let Some(opener) = &self.opener else {
+            return Ok(None);
+        };
+        let wrapped = self.wrapped();
+        let mut members = self.members.iter().chain(&wrapped);
+        if crate::config::is_section_name(named) {
+            return match members.find(|member| member.config.name == named) {
+                Some(member) => opener.place(&member.config, None).target().await,
+                None => Ok(None),
+            };
+        }
+        let same = members.find(|member| member.config.url.as_deref() == Some(named));
+        let settings = same.map(|member| Arc::clone(&member.config));
+        let settings = settings.unwrap_or_else(|| {
+            let mut settings = Upstream::wrapped(String::new());
+            settings.url = Some(named.to_owned());
+            Arc::new(settings)
+        });
+        opener.place(&settings, None).target().await
+    }
+
+    /// Somebody logged in at this address, or out: those there that are not well are tried again.
+    pub async fn logged_in(&self, url: &url::Url) {
+        let wrapped = self.wrapped();
+        for member in self.members.iter().chain(&wrapped) {
+            let own = match &self.opener {
+                Some(opener) => opener.place(&member.config, None).target().await.ok().flatten(),
+                None => None,
+            };
+            let is_there = own.is_some_and(|own| own.url == *url);
+            if is_there
+                && let Some(server) = &member.server
+                && server.state() != State::Ready
+            {
+                server.restart().await;
+            }
+        }
     }
 
     /// Whether any is configured.
@@ -426,6 +483,16 @@ impl Opener {
         (member, offering)
     }
 
+    fn place(&self, config: &Arc<Upstream>, brought: Option<Arc<Mutex<Brought>>>) -> Where {
+        Where {
+            config: Arc::clone(config),
+            host: Arc::new(self.host.clone()),
+            env: Arc::clone(&self.env),
+            brought,
+            logins: self.logins.clone(),
+        }
+    }
+
     fn spec(
         &self,
         config: &Arc<Upstream>,
@@ -433,19 +500,14 @@ impl Opener {
         known: Option<Definitions>,
         sleeps: bool,
     ) -> Spec {
-        let place = Where {
-            config: Arc::clone(config),
-            host: Arc::new(self.host.clone()),
-            env: Arc::clone(&self.env),
-            brought,
-        };
+        let place = self.place(config, brought);
         Spec {
             name: config.name.clone(),
             place: Place::LookedUp(LookUp {
                 is_remote: config.url.is_some(),
-                find: Arc::new(move || {
+                find: Arc::new(move |refused| {
                     let place = place.clone();
-                    Box::pin(async move { place.look_up().await })
+                    Box::pin(async move { place.look_up(refused).await })
                 }),
             }),
             choice: match config.protocol {

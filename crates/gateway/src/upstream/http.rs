@@ -135,6 +135,14 @@ fn client(url: &Url) -> Result<Client, reqwest::Error> {
 #[derive(Clone, Default, PartialEq)]
 pub struct Credentials(HeaderMap);
 
+impl Credentials {
+    /// The token among them.
+    pub(super) fn bearer(&self) -> Option<&str> {
+        let value = self.0.get(reqwest::header::AUTHORIZATION)?.to_str().ok()?;
+        value.strip_prefix("Bearer ")
+    }
+}
+
 /// The way to the server. Cheap to clone.
 #[derive(Clone)]
 pub struct Outlet {

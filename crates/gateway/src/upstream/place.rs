@@ -14,13 +14,14 @@ use longhaul_engine::process::{self, Unstartable};
 use super::{
     credentials::{Elsewhere, Unreadable, variable, with_variables},
     dial::Place,
-    http::Remote,
+    http::{Credentials, Remote},
+    login::{Logins, Target},
     stdio::{Host, Program},
     wrapped::Brought,
 };
 use crate::{
     command,
-    config::{self, Upstream},
+    config::{self, Login, Upstream},
 };
 
 /// How a server is reached, as far as the configuration says it.
@@ -34,6 +35,8 @@ pub(super) struct Where {
     pub env: Arc<[(OsString, OsString)]>,
     /// What was brought last, of a wrapped server.
     pub brought: Option<Arc<Mutex<Brought>>>,
+    /// Who is logged in where.
+    pub logins: Logins,
 }
 
 impl Where {
@@ -41,7 +44,7 @@ impl Where {
     ///
     /// # Errors
     /// A value that stands elsewhere cannot be read.
-    pub(super) async fn look_up(&self) -> Result<Place, Unreadable> {
+    pub(super) async fn look_up(&self, refused: Option<Credentials>) -> Result<Place, Unreadable> {
         let config = &self.config;
         if let Some(brought) = &self.brought {
             let brought = brought.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,12 +53,7 @@ impl Where {
             }
         }
         let folder = command::absolute(&config.folder);
-        let elsewhere = Elsewhere {
-            env: &self.env,
-            folder: &folder,
-            host: &self.host,
-            is_of_client: config.is_of_client,
-        };
+        let elsewhere = self.elsewhere(&folder);
         if let Some(url) = &config.url {
             let url = elsewhere.text(url)?;
             config::address(&url).map_err(|_| Unreadable::NoAddress)?;
@@ -66,6 +64,12 @@ impl Where {
                     false => elsewhere.value(written).await?,
                 };
                 headers.push((name.clone(), value));
+            }
+            let has_own = headers
+                .iter()
+                .any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+            if !has_own && let Some(token) = self.token(&elsewhere, &url, refused.as_ref()).await? {
+                headers.push(("authorization".to_owned(), format!("Bearer {token}")));
             }
             return Ok(Place::Remote(Remote { url, headers }));
         }
@@ -89,6 +93,60 @@ impl Where {
             nice: u8::try_from(config.nice).unwrap_or(0),
         };
         Ok(Place::Program(program, Arc::clone(&self.host)))
+    }
+}
+
+impl Where {
+    fn elsewhere<'a>(&'a self, folder: &'a Path) -> Elsewhere<'a> {
+        Elsewhere {
+            env: &self.env,
+            folder,
+            host: &self.host,
+            is_of_client: self.config.is_of_client,
+        }
+    }
+
+    /// The token of whoever logged in at this address (G-5).
+    async fn token(
+        &self,
+        elsewhere: &Elsewhere<'_>,
+        url: &str,
+        refused: Option<&Credentials>,
+    ) -> Result<Option<String>, Unreadable> {
+        let Ok(url) = url::Url::parse(url) else {
+            return Ok(None);
+        };
+        let login = &self.config.login;
+        let secret = secret(login, elsewhere).await?;
+        let refused = refused.and_then(Credentials::bearer);
+        Ok(self.logins.token(&url, login, secret, refused).await)
+    }
+
+    /// The server as somebody logs in at it; `None` where it is a program.
+    ///
+    /// # Errors
+    /// A value that stands elsewhere cannot be read.
+    pub(super) async fn target(&self) -> Result<Option<Target>, Unreadable> {
+        let folder = command::absolute(&self.config.folder);
+        let elsewhere = self.elsewhere(&folder);
+        let Some(url) = &self.config.url else {
+            return Ok(None);
+        };
+        let url = url::Url::parse(&elsewhere.text(url)?).map_err(|_| Unreadable::NoAddress)?;
+        let settings = self.config.login.clone();
+        let client_secret = secret(&settings, &elsewhere).await?;
+        Ok(Some(Target {
+            url,
+            settings,
+            client_secret,
+        }))
+    }
+}
+
+async fn secret(login: &Login, elsewhere: &Elsewhere<'_>) -> Result<Option<String>, Unreadable> {
+    match &login.client_secret {
+        Some(written) => elsewhere.value(written).await.map(Some),
+        None => Ok(None),
     }
 }
 

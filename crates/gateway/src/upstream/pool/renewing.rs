@@ -28,7 +28,7 @@ impl Pool {
             return is_new();
         }
         *last = Some(Instant::now());
-        match (look_up.find)().await {
+        match (look_up.find)(Some(refused.clone())).await {
             Ok(Place::Remote(remote)) => {
                 let live: Vec<Connection> = {
                     let slots = self.slots();

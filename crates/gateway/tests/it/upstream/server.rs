@@ -518,7 +518,7 @@ async fn hung() -> Rig {
     let spool = directory();
     let host = Arc::new(host(&spool));
     let starts = Arc::new(AtomicU32::new(0));
-    let find = move || -> BoxFuture<'static, _> {
+    let find = move |_refused| -> BoxFuture<'static, _> {
         let is_first = starts.fetch_add(1, Ordering::Relaxed) == 0;
         let options: &[&str] = if is_first { &["--dial=silent"] } else { &[] };
         let place = Place::Program(fixture(options), Arc::clone(&host));

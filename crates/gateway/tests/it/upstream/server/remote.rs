@@ -114,7 +114,7 @@ impl Guarded {
         let option = format!("--token={}", path.display());
         let site = Site::start(&[era, &option]).await;
         let url = site.url();
-        let find = move || -> BoxFuture<'static, _> {
+        let find = move |_refused| -> BoxFuture<'static, _> {
             let bearer = format!("Bearer {}", std::fs::read_to_string(&path).expect("a token"));
             let headers = vec![("Authorization".to_owned(), bearer)];
             let url = url.clone();
