@@ -65,8 +65,8 @@ struct State {
     shared: Option<u64>,
     /// The session has one stream, a pipe, and it carries everything.
     is_pipe: bool,
-    /// Which open stream a question was sent on; at most [`ASKED_MAX`].
-    asked: BTreeMap<(TaskId, QuestionKey), u64>,
+    /// Where a question was sent; at most [`ASKED_MAX`].
+    asked: BTreeMap<(TaskId, QuestionKey), Asked>,
     /// The ids of questions that the client answered itself, until their stream has seen that they are settled.
     answered: BTreeSet<String>,
     streams: u64,
@@ -140,6 +140,14 @@ pub(crate) struct Carriage {
     task: Option<TaskId>,
     number: u64,
     changed: watch::Receiver<u64>,
+}
+
+/// A question that the session's client was sent.
+struct Asked {
+    /// The open stream.
+    stream: u64,
+    /// The client answered with an error.
+    is_refused: bool,
 }
 
 impl Session {
@@ -384,6 +392,14 @@ impl Session {
         true
     }
 
+    /// The client could not ask this, and is not asked again until another of its streams waits for the task.
+    pub(crate) fn refused(&self, task: TaskId, key: QuestionKey) {
+        if let Some(asked) = self.lock().asked.get_mut(&(task, key)) {
+            asked.is_refused = true;
+        }
+        self.tell();
+    }
+
     /// The question is to be asked again, under a new id.
     pub(crate) fn ask_again(&self, task: TaskId, key: QuestionKey) {
         self.lock().asked.remove(&(task, key));
@@ -430,7 +446,7 @@ impl Session {
         state.streams += 1;
         let number = state.streams;
         if let Some(before) = state.shared.replace(number) {
-            state.asked.retain(|_, stream| *stream != before);
+            state.asked.retain(|_, asked| asked.stream != before);
         }
         drop(state);
         self.tell();
@@ -471,16 +487,26 @@ impl Carriage {
     pub(crate) fn claim(&self, task: TaskId, key: QuestionKey) -> bool {
         let mut state = self.session.lock();
         let is_full = state.asked.len() >= ASKED_MAX;
-        if state.carrier(task) != Some(self.number) || state.asked.contains_key(&(task, key)) || is_full {
+        let is_to_be_asked = match state.asked.get(&(task, key)) {
+            Some(asked) => asked.is_refused && asked.stream != self.number,
+            None => !is_full,
+        };
+        if state.carrier(task) != Some(self.number) || !is_to_be_asked {
             return false;
         }
-        state.asked.insert((task, key), self.number);
+        let asked = Asked {
+            stream: self.number,
+            is_refused: false,
+        };
+        state.asked.insert((task, key), asked);
         true
     }
 
     /// Whether the question was sent on this stream and still is to be answered there.
     pub(crate) fn holds(&self, task: TaskId, key: QuestionKey) -> bool {
-        self.session.lock().asked.get(&(task, key)) == Some(&self.number)
+        let state = self.session.lock();
+        let asked = state.asked.get(&(task, key));
+        asked.is_some_and(|asked| asked.stream == self.number)
     }
 
     /// The question is settled. True when the client did not answer it itself and should know.
@@ -508,7 +534,7 @@ impl Drop for Carriage {
     fn drop(&mut self) {
         let mut state = self.session.lock();
         let number = self.number;
-        state.asked.retain(|_, stream| *stream != number);
+        state.asked.retain(|_, asked| asked.stream != number);
         match self.task {
             Some(task) => {
                 if let Some(own) = state.own.get_mut(&task) {

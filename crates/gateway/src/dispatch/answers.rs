@@ -17,7 +17,7 @@ use longhaul_store::Row;
 use super::{Dispatch, store_reply};
 use crate::{
     gate::Action,
-    identity::Caller,
+    identity::{self, Caller},
     question::{self, Stored, still_open},
     session::{Session, feed},
 };
@@ -118,14 +118,18 @@ impl Dispatch {
         let Some((_, stored)) = Stored::open(&row.task).find(|(asked, _)| asked.key == key) else {
             return Ok(());
         };
+        let given = match &answer.outcome {
+            Ok(body) => question::check(&stored, body).ok(),
+            // The client could not ask its user, who still can be asked at the page.
+            Err(_) if identity::is_local(&caller.owner) && stored.kind.answered_by_people() => {
+                session.refused(row.id, key);
+                return Ok(());
+            }
+            Err(_) => Some(Answer::Dismiss),
+        };
         if let RequestId::Text(id) = &answer.id {
             session.answered(id);
         }
-        let given = match &answer.outcome {
-            Ok(body) => question::check(&stored, body).ok(),
-            // The client could not ask its user, or refused to.
-            Err(_) => Some(Answer::Dismiss),
-        };
         let by_rule = self
             .inner
             .catalog

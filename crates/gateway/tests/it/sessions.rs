@@ -187,6 +187,27 @@ async fn a_task_that_nobody_waits_for_asks_on_the_shared_stream() {
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
 }
 
+// D-46: a client that cannot ask its user has not answered; the person at the page still can, and the client itself on
+// the stream on which it waits for the task.
+#[tokio::test]
+async fn a_question_that_a_client_cannot_ask_stays_open() {
+    let world = World::start().await;
+    let client = SessionClient::open(&world).await;
+    let id = client.task("asks").await;
+    let mut shared = client.listen(None).await;
+    let question = shared.until("elicitation/create").await.data;
+    let error = json!({ "code": -32603, "message": "no such task here" });
+    let refusal = json!({ "jsonrpc": "2.0", "id": question["id"], "error": error });
+    assert_eq!(client.post(&refusal).await.status, 202);
+    let got = client.request("tasks/get", json!({ "taskId": id })).await;
+    assert_eq!(got["result"]["status"], "input_required");
+    let mut stream = client.stream(30, "tasks/result", json!({ "taskId": id })).await;
+    let question = stream.until("elicitation/create").await.data;
+    assert_eq!(client.answer(&question, accept("Ada")).await, 202);
+    let reply = stream.data().await;
+    assert_eq!(reply["result"]["content"][0]["text"], "Ada");
+}
+
 #[tokio::test]
 async fn a_session_whose_stream_is_gone_is_forgotten_and_goes_on() {
     let world = World::start().await;
