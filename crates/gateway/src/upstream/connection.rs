@@ -3,6 +3,7 @@
 //! Opened by `dial`, kept by the pool. One task reads what comes, in its order, and never waits for anybody. A
 //! request is sent once. It ends with its reply, with its time, with its caller, or with the connection.
 
+mod owed;
 mod pace;
 mod reader;
 mod ticket;
@@ -374,7 +375,7 @@ impl Inner {
             let _untaken = self.outlet.tell(then).await;
         }
         if let (Outlet::Http(outlet), Kind::Sessions) = (&self.outlet, self.spoken.era.kind()) {
-            outlet.listen();
+            outlet.listen().await;
         }
     }
 

@@ -21,8 +21,9 @@ use reqwest::{
     redirect::Policy,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 
 pub use self::wire::Untaken;
@@ -38,6 +39,8 @@ pub const CONNECT_MAX: Duration = Duration::from_secs(10);
 pub const BODY_IDLE_MAX: Duration = Duration::from_secs(60);
 /// How long a notification, or the end of a session, may take.
 pub const TELL_MAX: Duration = Duration::from_secs(10);
+/// How long the first request of a session waits until its stream is open.
+pub const LISTEN_MAX: Duration = Duration::from_secs(1);
 /// How much of the body of a refusal is read, in bytes.
 pub const REFUSAL_MAX: usize = 64 << 10;
 /// How often the stream of a request is resumed in a row without anything new on it.
@@ -252,14 +255,20 @@ impl Outlet {
         self.inner.wire.let_go();
     }
 
-    /// Listens to what belongs to no request, where the server offers that, until the end.
-    pub fn listen(&self) {
-        let mut exchanges = self.inner.exchanges();
-        if !exchanges.closed {
+    /// Listens to what belongs to no request, where the server offers that, until the end. Returns once it listens, or
+    /// will not, or after [`LISTEN_MAX`]: many servers ask there, and what they say while nobody listens is lost.
+    pub async fn listen(&self) {
+        let (open, opened) = oneshot::channel();
+        {
+            let mut exchanges = self.inner.exchanges();
+            if exchanges.closed {
+                return;
+            }
             exchanges
                 .tasks
-                .spawn(exchange::listen(Arc::clone(&self.inner.wire)));
+                .spawn(exchange::listen(Arc::clone(&self.inner.wire), open));
         }
+        let _never = timeout(LISTEN_MAX, opened).await;
     }
 }
 

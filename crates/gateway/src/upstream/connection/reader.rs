@@ -269,7 +269,7 @@ impl Inner {
             }
             Notice::Task { task, params } => {
                 let asks = params.get::<String>("status").as_deref() == Some("input_required");
-                self.waiting.task_asks(&task, asks);
+                self.waiting.task_asks(&task, asks, params.get("statusMessage"));
                 self.waiting.event_of_task(&task, Event::Task(params))
             }
             Notice::Cancelled { request, .. } => {
@@ -297,6 +297,7 @@ impl Inner {
         }
         let task = ask.params.as_ref().and_then(task::related);
         let task = task.filter(|task| self.waiting.follows(task));
+        let message: Option<String> = ask.params.as_ref().and_then(|params| params.get("message"));
         let Some(question) = self.questions.take(ask, version, &self.outlet) else {
             return false;
         };
@@ -311,18 +312,30 @@ impl Inner {
             }
             (AskKind::Other, _) => drop(question),
             (AskKind::Roots, None) | (AskKind::Sampling | AskKind::Elicitation, _) => {
-                // One that no call takes is dropped, and so refused.
-                match task {
-                    Some(task) => self.waiting.event_of_task(&task, Event::Ask(question)),
-                    None => match self.call_of(via) {
-                        Some(call) => self.waiting.event(Some(call), Event::Ask(question)),
-                        // Some servers do not say that it is their task which asks.
-                        None => self.waiting.event_of_only_task(Event::Ask(question)),
-                    },
-                };
+                self.give(Event::Ask(question), task, message.as_deref(), via);
             }
         }
         true
+    }
+
+    /// Gives a question to the task that it names, or the call or task that it can belong to. One that nobody takes is
+    /// dropped, and so refused.
+    fn give(&self, question: Event, task: Option<String>, message: Option<&str>, via: Via) {
+        if let Some(task) = task {
+            self.waiting.task_has_asked(&task);
+            self.waiting.event_of_task(&task, question);
+            return;
+        }
+        let call = self.call_of(via);
+        let question = match via {
+            // Some servers do not say that it is their task which asks.
+            Via::Shared => match self.waiting.ask_of_task(question, message, call.is_some()) {
+                None => return,
+                Some(question) => question,
+            },
+            Via::Request(_) | Via::Whole(_) => question,
+        };
+        self.waiting.event(call, question);
     }
 
     /// The call that something belongs to which names no request, a question or a log message: the one whose stream

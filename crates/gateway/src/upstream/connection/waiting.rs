@@ -11,7 +11,10 @@ use std::{
 };
 
 use longhaul_mcp::frame::{Obj, Raw};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot,
+};
 
 use super::{
     super::{
@@ -20,6 +23,7 @@ use super::{
         streamed::Streamed,
     },
     Kept, PENDING_MAX,
+    owed::Owed,
 };
 
 /// The requests of one connection that wait for their replies.
@@ -33,6 +37,7 @@ struct Table {
     by_id: HashMap<u64, Waiter>,
     /// The tasks that the server made of calls, by its own ids of them.
     tasks: HashMap<String, Follower>,
+    owed: Owed,
     lost: Option<Arc<Lost>>,
 }
 
@@ -59,8 +64,21 @@ struct Follower {
     /// The id of the call, which is the token of its progress, too.
     call: Option<u64>,
     events: mpsc::Sender<Event>,
-    /// The server said last of it that it asks.
-    asks: bool,
+}
+
+impl Follower {
+    fn is_live(&self) -> bool {
+        !self.events.is_closed()
+    }
+
+    /// Gives it back where nobody takes it.
+    fn ask(&self, question: Event) -> Option<Event> {
+        // Whoever does not keep up is asked again.
+        match self.events.try_send(question) {
+            Ok(()) => None,
+            Err(TrySendError::Full(question) | TrySendError::Closed(question)) => Some(question),
+        }
+    }
 }
 
 impl Waiter {
@@ -165,7 +183,7 @@ impl Waiting {
     pub(super) fn follows(&self, task: &str) -> bool {
         let table = self.table();
         let follower = table.tasks.get(task);
-        follower.is_some_and(|follower| !follower.events.is_closed())
+        follower.is_some_and(Follower::is_live)
     }
 
     /// Whether somebody follows the task.
@@ -179,23 +197,42 @@ impl Waiting {
         true
     }
 
-    /// The server said of this task whether it asks.
-    pub(super) fn task_asks(&self, task: &str, asks: bool) {
-        if let Some(follower) = self.table().tasks.get_mut(task) {
-            follower.asks = asks;
+    /// The server said of this task, which perhaps nobody follows yet, that it asks, or that it does not.
+    pub(super) fn task_asks(&self, task: &str, asks: bool, message: Option<String>) {
+        let owed = &mut self.table().owed;
+        match asks {
+            true => owed.asks(task, message),
+            false => owed.is_settled(task),
         }
     }
 
-    /// Whether somebody follows the one task that asks, as the server said last; or the one that is followed at all.
-    pub(super) fn event_of_only_task(&self, event: Event) -> bool {
-        let table = self.table();
-        let is_live = |follower: &&Follower| !follower.events.is_closed();
-        let live: Vec<&Follower> = table.tasks.values().filter(is_live).collect();
-        let asking: Vec<&Follower> = live.iter().filter(|follower| follower.asks).copied().collect();
-        match (asking.as_slice(), live.as_slice()) {
-            // Whoever does not keep up asks again.
-            ([only], _) | ([], [only]) => only.events.try_send(event).is_ok(),
-            _ => false,
+    /// A question of this task has come, by its name.
+    pub(super) fn task_has_asked(&self, task: &str) {
+        self.table().owed.has_named(task);
+    }
+
+    /// Gives a question that names no task, and comes on no stream of a call, to the task that asks it. It comes back
+    /// where that is none.
+    pub(super) fn ask_of_task(
+        &self,
+        question: Event,
+        message: Option<&str>,
+        call_is_open: bool,
+    ) -> Option<Event> {
+        let mut table = self.table();
+        let Some(task) = table.owed.take(message, call_is_open) else {
+            let mut live = table.tasks.values().filter(|follower| follower.is_live());
+            return match (live.next(), live.next()) {
+                (Some(only), None) if !call_is_open => only.ask(question),
+                _ => Some(question),
+            };
+        };
+        match table.tasks.get(&task).filter(|follower| follower.is_live()) {
+            Some(follower) => follower.ask(question),
+            None => {
+                table.owed.keep(task, question);
+                None
+            }
         }
     }
 
@@ -217,6 +254,7 @@ impl Waiting {
             let mut table = self.table();
             table.lost = Some(Arc::clone(lost));
             table.tasks.clear();
+            table.owed.clear();
             std::mem::take(&mut table.by_id)
         };
         for waiter in waiters.into_values() {
@@ -292,11 +330,7 @@ impl Waiting {
 impl Table {
     fn follow(&mut self, task: String, call: Option<u64>, events: mpsc::Sender<Event>) {
         self.tasks.retain(|_, follower| !follower.events.is_closed());
-        let follower = Follower {
-            call,
-            events,
-            asks: false,
-        };
-        self.tasks.insert(task, follower);
+        self.owed.followed(&task, &events);
+        self.tasks.insert(task, Follower { call, events });
     }
 }

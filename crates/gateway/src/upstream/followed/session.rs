@@ -39,6 +39,8 @@ struct Watch {
     is_early: bool,
     /// `tasks/result` ended with this error: of the call, or of the request.
     refused: Option<Raw>,
+    /// The task was known to have ended when its result was asked for last.
+    is_asked_at_end: bool,
     /// Since when the task has ended, and its outcome is waited for.
     settled: Option<Instant>,
     /// The server said once that it does not know the task.
@@ -77,6 +79,7 @@ impl Following<'_> {
             result_pause: Pause::new(BACK_OFF),
             is_early: false,
             refused: None,
+            is_asked_at_end: false,
             settled: None,
             is_unknown: false,
             poll: None,
@@ -221,19 +224,20 @@ impl Following<'_> {
 
     /// D-6: how the task ended is what `tasks/result` says.
     fn settled(&mut self, watch: &mut Watch, is_failure: bool) -> Option<Ended> {
-        if let Some(error) = watch.refused.take() {
+        match watch.refused.take() {
+            None => {}
             // What has a result cannot be unknown.
-            let is_gone = !is_failure && is_unknown(&error);
-            return Some(match is_gone {
-                true => lost(),
-                false => self.with(Outcome::Errored(error)),
-            });
+            Some(error) if !is_failure && is_unknown(&error) => return Some(lost()),
+            // It was perhaps asked just before the end.
+            Some(_) if !is_failure && !watch.is_asked_at_end => {}
+            Some(error) => return Some(self.with(Outcome::Errored(error))),
         }
         let since = *watch.settled.get_or_insert_with(Instant::now);
         let is_overdue = since.elapsed() >= RESULT_WITHIN;
         if is_overdue || watch.result.is_none() {
             watch.settled = None;
             watch.result = None;
+            watch.is_asked_at_end = true;
             watch.result_due.get_or_insert(watch.result_not_before);
         }
         None

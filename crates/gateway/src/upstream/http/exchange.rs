@@ -9,7 +9,10 @@ use longhaul_mcp::client::{
     sse::{Decoder, Event, Limits},
 };
 use reqwest::{Response, StatusCode};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
 use super::{
     super::link::{FRAME_MAX, Heard, Over, Via, reply_to},
@@ -256,8 +259,10 @@ impl Exchange {
     }
 }
 
-/// The stream of the session, again and again.
-pub(super) async fn listen(wire: Arc<Wire>) {
+/// The stream of the session, again and again. `open` is told when it is open for the first time, and
+/// dropped when it will not be.
+pub(super) async fn listen(wire: Arc<Wire>, open: oneshot::Sender<()>) {
+    let mut open = Some(open);
     let mut place = Reached::default();
     let mut was_open = false;
     loop {
@@ -265,6 +270,10 @@ pub(super) async fn listen(wire: Arc<Wire>) {
         match response {
             Ok(response) if is_stream(&response) => {
                 was_open = true;
+                if let Some(open) = open.take() {
+                    // Nobody waits that long for it.
+                    let _late = open.send(());
+                }
                 let mut events = Events::new(response, &wire);
                 while let Some(event) = events.next().await.unwrap_or(None) {
                     place.take(&event);

@@ -304,9 +304,9 @@ async fn giving_a_request_up_closes_its_stream() {
 #[tokio::test]
 async fn the_stream_of_the_session_is_heard() {
     let mut link = Link::open(&[]).await;
-    link.outlet.listen();
+    link.outlet.listen().await;
     let mut id = 2;
-    // The stream may open after the first change.
+    // What else is said on the call's own stream comes in any order with it.
     let shared = loop {
         link.call(id, "change", json!({}));
         let heard = link.next().await;
@@ -325,7 +325,7 @@ async fn the_stream_of_the_session_is_heard() {
 #[tokio::test]
 async fn a_server_without_such_a_stream_is_left_alone() {
     let mut link = Link::open(&["--no-get"]).await;
-    link.outlet.listen();
+    link.outlet.listen().await;
     link.call(2, "echo", json!({}));
     link.reply(2).await;
     link.site
