@@ -78,7 +78,7 @@ pub(super) fn sdk_version() -> Result<String, String> {
 }
 
 /// Longhaul in front of a server, which it speaks to in the generation of the suite, and which may ask whatever the
-/// suite can answer; `more` is said of that server.
+/// suite can answer, and no more than it declares; `more` is said of that server.
 ///
 /// # Errors
 /// When it does not start.
@@ -94,7 +94,7 @@ pub(super) fn gateway(
     make_folder(&folder)?;
     let toml = format!(
         "[server]\nstrict_headers = true\npage = false\n\n[servers.behind]\nurl = \"{}\"\nprotocol = \"{year}\"\n\
-         required = true\nquestions = [\"form\", \"url\", \"sampling\", \"roots\"]\n{more}",
+         required = true\nask_undeclared = false\nquestions = [\"form\", \"url\", \"sampling\", \"roots\"]\n{more}",
         server.url()
     );
     write(&folder.join("longhaul.toml"), &toml)?;

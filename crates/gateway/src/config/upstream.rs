@@ -215,6 +215,10 @@ section! {
         /// What the server may ask whoever calls it: any of `form`, `url` (a link to open), `sampling` (a completion by
         /// the client's model) and `roots` (the client's workspace folders). It is told of nothing else.
         questions: Vec<Askable> = "form, url, roots", since "0.1.0";
+        /// A user of this machine is asked forms and links whatever the client declared: the server is told that it may
+        /// ask them, and the local page and `longhaul answer` show them. Otherwise a server of 2026-07-28 is told what
+        /// the client declared, and may refuse the call.
+        ask_undeclared: bool = "true", since "0.1.0";
         /// Folders that the server is told are its caller's workspace, in place of what the client says.
         roots: Vec<PathBuf> = "", since "0.1.0";
         /// What a question that is not answered in time turns into.

@@ -531,6 +531,7 @@ impl Opener {
                 ..Ours::new(Obj::default(), roots(config))
             },
             may_ask: config.may_ask(),
+            asks_undeclared: config.ask_undeclared,
             known,
             sleeps,
         }

@@ -104,7 +104,7 @@ impl<'a> Following<'a> {
         handle: Handle,
         mut talk: Talk,
     ) -> Following<'a> {
-        let mut capabilities = client::capabilities(tool.server.may_be_asked(caller.declared));
+        let mut capabilities = client::capabilities(tool.server.told_of(caller));
         client::take_tasks(&mut capabilities);
         talk.goes_on();
         Following {

@@ -267,7 +267,7 @@ impl Relayed {
         level: Option<LogLevel>,
     ) -> Result<(Outcome, Option<Line>), NobodyAnswers> {
         let context = talk.context();
-        let mut capabilities = client::capabilities(self.server.may_be_asked(caller.declared));
+        let mut capabilities = client::capabilities(self.server.told_of(caller));
         if self.tasks != TaskWish::Never {
             // C-1: it makes a task of the call, or does not.
             client::take_tasks(&mut capabilities);

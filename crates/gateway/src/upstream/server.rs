@@ -68,6 +68,9 @@ pub struct Spec {
     pub ours: Ours,
     /// The most that it may ask of anybody.
     pub may_ask: Answers,
+    /// It is told with each call what its caller can be asked, and not only what the caller's client declared
+    /// (`ask_undeclared`).
+    pub asks_undeclared: bool,
     /// What it defined when it was last seen.
     pub known: Option<Definitions>,
     /// It is not reached before somebody needs it, where it is known what it defines.
@@ -173,6 +176,7 @@ struct Inner {
     isolation: Isolation,
     is_remote: bool,
     may_ask: Answers,
+    asks_undeclared: bool,
     times: Times,
     calls: AtomicU64,
     definitions: watch::Sender<Option<Arc<Definitions>>>,
@@ -218,6 +222,7 @@ impl Server {
             isolation: spec.isolation,
             is_remote,
             may_ask: spec.may_ask,
+            asks_undeclared: spec.asks_undeclared,
             times: spec.times,
             calls: AtomicU64::new(0),
             definitions: watch::Sender::new(spec.known.map(Arc::new)),
@@ -320,6 +325,14 @@ impl Server {
     /// What it may ask of somebody who can be asked this much; its own settings may say the roots.
     pub fn may_be_asked(&self, answers: Answers) -> Answers {
         self.inner.may_be_asked(answers)
+    }
+
+    /// What it is told with a call that this caller can be asked (D-29).
+    pub fn told_of(&self, caller: &Caller) -> Answers {
+        match self.inner.asks_undeclared {
+            true => self.may_be_asked(caller.answers()),
+            false => self.may_be_asked(caller.declared),
+        }
     }
 
     /// What a client has declared, and what it would declare in vain.

@@ -308,17 +308,23 @@ async fn t26_what_a_server_takes_back_is_asked_no_more() {
 
 #[tokio::test]
 async fn a_server_is_told_what_this_caller_can_be_asked() {
-    let world = world("2026", "").await;
     let mute = Client {
         capabilities: json!({}),
         ..Client::without_tasks()
     };
-    for (client, declared) in [(Client::without_tasks(), true), (mute, false)] {
+    // A user of this machine has the page, whatever the client shows.
+    for (setting, client, told) in [
+        ("", Client::without_tasks(), true),
+        ("", mute.clone(), true),
+        ("ask_undeclared = false", Client::without_tasks(), true),
+        ("ask_undeclared = false", mute, false),
+    ] {
+        let world = world("2026", setting).await;
         let seen = world.call(&client, "params", json!({})).await;
         let seen: Value = serde_json::from_str(said(seen.result())).expect("JSON");
-        let told = &seen["_meta"]["io.modelcontextprotocol/clientCapabilities"];
-        assert_eq!(told["elicitation"].is_object(), declared, "{seen}");
-        assert!(told["sampling"].is_null());
+        let capabilities = &seen["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        assert_eq!(capabilities["elicitation"].is_object(), told, "{setting}: {seen}");
+        assert!(capabilities["sampling"].is_null());
     }
 }
 

@@ -62,6 +62,7 @@ impl Rig {
             },
             ours: Ours::new(Obj::default(), None),
             may_ask: Answers::ALL,
+            asks_undeclared: true,
             known: None,
             sleeps: false,
         };
