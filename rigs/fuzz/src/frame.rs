@@ -165,6 +165,7 @@ const RELAYS: Relays = Relays {
 };
 
 const DISCOVERY: Discovery = Discovery {
+    title: None,
     tasks: true,
     tasks_list: true,
     tools_change: true,
