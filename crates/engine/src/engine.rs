@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -40,6 +40,23 @@ pub struct Engine {
     crew: Arc<Crew>,
 }
 
+/// An engine that may be gone: for what the engine's own tools hold on to, which must not keep it alive.
+#[derive(Clone)]
+pub struct WeakEngine {
+    inner: Weak<Inner>,
+    crew: Weak<Crew>,
+}
+
+impl WeakEngine {
+    /// The engine; `None` once its last clone was dropped.
+    pub fn upgrade(&self) -> Option<Engine> {
+        Some(Engine {
+            inner: self.inner.upgrade()?,
+            crew: self.crew.upgrade()?,
+        })
+    }
+}
+
 /// What this process runs at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
@@ -71,6 +88,14 @@ impl Engine {
         Engine {
             inner: Arc::new(inner),
             crew: Arc::default(),
+        }
+    }
+
+    /// The engine as what does not keep it alive.
+    pub fn downgrade(&self) -> WeakEngine {
+        WeakEngine {
+            inner: Arc::downgrade(&self.inner),
+            crew: Arc::downgrade(&self.crew),
         }
     }
 

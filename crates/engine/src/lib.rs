@@ -20,5 +20,5 @@ mod slots;
 mod sweeper;
 mod worker;
 
-pub use engine::{Engine, Load};
+pub use engine::{Engine, Load, WeakEngine};
 pub use options::{Options, Reference, Sweep};

@@ -52,6 +52,7 @@ use gated::{Allowed, Gated};
 pub use held::{Held, Step};
 pub use hold::Limits as HoldLimits;
 pub use leave::Left;
+pub use logins::logins;
 pub use relaying::Relaying;
 pub use sessions::Limits as SessionLimits;
 pub(crate) use steps::Steps;
@@ -78,15 +79,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Dispatch {
     inner: Arc<Inner>,
-}
-
-/// A dispatch that may be gone.
-struct WeakDispatch(std::sync::Weak<Inner>);
-
-impl WeakDispatch {
-    fn upgrade(&self) -> Option<Dispatch> {
-        self.0.upgrade().map(|inner| Dispatch { inner })
-    }
 }
 
 struct Inner {
@@ -238,7 +230,8 @@ impl Conversation {
 impl Dispatch {
     /// A dispatch over a started engine.
     pub fn new(engine: Engine, catalog: Arc<Catalog>, keys: Keys, settings: Settings) -> Dispatch {
-        Dispatch::before(engine, catalog, Fleet::default(), keys, settings)
+        let fleet = Fleet::empty(logins(&engine));
+        Dispatch::before(engine, catalog, fleet, keys, settings)
     }
 
     /// A dispatch over a started engine, with servers behind it.
@@ -279,12 +272,9 @@ impl Dispatch {
             polls: polls::Polls::new(),
             shown: told::Shown::default(),
         };
-        let dispatch = Dispatch {
+        Dispatch {
             inner: Arc::new(inner),
-        };
-        let shelved = logins::Shelved(WeakDispatch(Arc::downgrade(&dispatch.inner)));
-        dispatch.logins().keep_at(Arc::new(shelved));
-        dispatch
+        }
     }
 
     /// Who is logged in at the servers behind this one.

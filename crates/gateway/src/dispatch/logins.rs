@@ -2,25 +2,40 @@
 //!
 //! A record's body is encrypted like every other; the audit learns that somebody logged in, and at which record.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use longhaul_core::audit::Entry;
-use longhaul_engine::transact::{Keeping, Trail};
+use longhaul_engine::{
+    Engine, WeakEngine,
+    transact::{Keeping, Trail},
+};
 use longhaul_store::{Record, RecordKey, RecordKind, Scope, Snapshot};
 
-use super::{Dispatch, WeakDispatch};
+use super::{Dispatch, Gated};
 use crate::{
     admin::{Error, Who, api},
     command::causes,
     gate::{self, Action, Permit, View},
     identity::{Caller, Origin},
-    upstream::login::{Failed, Progress, Shelf, Target, Unkept},
+    upstream::login::{Failed, Logins, Progress, Shelf, Target, Unkept},
 };
 
 /// The tenant of what belongs to Longhaul as a whole.
 const TENANT: &str = "";
 
-/// The records of logins, for as long as this dispatch lives.
-pub(super) struct Shelved(pub(super) WeakDispatch);
+/// The logins that are kept by this engine, for as long as it lives.
+pub fn logins(engine: &Engine) -> Logins {
+    Logins::new(Arc::new(Shelved(engine.downgrade())))
+}
+
+struct Shelved(WeakEngine);
+
+impl Shelved {
+    fn engine(&self) -> Result<Gated, Unkept> {
+        self.0.upgrade().map(Gated::new).ok_or(Unkept)
+    }
+}
 
 fn key(id: String) -> RecordKey {
     RecordKey {
@@ -33,13 +48,12 @@ fn key(id: String) -> RecordKey {
 impl Shelf for Shelved {
     fn read(&self, id: String) -> BoxFuture<'_, Result<Option<Vec<u8>>, Unkept>> {
         Box::pin(async move {
-            let dispatch = self.0.upgrade().ok_or(Unkept)?;
             let key = key(id);
             let scope = Scope::record(key.clone());
             let look = move |snapshot: &Snapshot| {
                 (None, snapshot.records.get(&key).map(|record| record.body.clone()))
             };
-            dispatch.inner.engine.keep(scope, look).await.map_err(unkept)
+            self.engine()?.keep(scope, look).await.map_err(unkept)
         })
     }
 
@@ -51,7 +65,6 @@ impl Shelf for Shelved {
         what: &'static str,
     ) -> BoxFuture<'_, Result<bool, Unkept>> {
         Box::pin(async move {
-            let dispatch = self.0.upgrade().ok_or(Unkept)?;
             let swap = Swap {
                 caller: Caller::local(Origin::Cli),
                 key: key(id),
@@ -65,7 +78,7 @@ impl Shelf for Shelved {
                 let is_done = kept.is_some();
                 (kept, is_done)
             };
-            dispatch.inner.engine.keep(scope, judge).await.map_err(unkept)
+            self.engine()?.keep(scope, judge).await.map_err(unkept)
         })
     }
 }

@@ -57,10 +57,12 @@ pub struct Setup<'a> {
     pub known: &'a dyn Fn(&str) -> Option<Definitions>,
     /// Where the servers' tools are offered.
     pub catalog: Arc<Catalog>,
+    /// Who is logged in at the servers.
+    pub logins: Logins,
 }
 
 /// Every server behind this one. Cheap to clone; with the last clone their processes end.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Fleet {
     members: Arc<[Arc<Member>]>,
     wrapped: Arc<Mutex<BTreeMap<String, Wrapped>>>,
@@ -110,9 +112,8 @@ impl Fleet {
     /// Begins to reach every server, and returns at once. What changes in their definitions is told.
     pub fn open(setup: &Setup<'_>) -> (Fleet, mpsc::Receiver<Changed>) {
         let (changes, changed) = mpsc::channel(CHANGES_MAX);
-        let logins = Logins::default();
         let opener = Opener {
-            logins: logins.clone(),
+            logins: setup.logins.clone(),
             tasks: setup.config.tasks.clone(),
             result_max: setup.config.limits.result_max.0,
             question_max: setup.config.limits.question_max.0,
@@ -146,9 +147,19 @@ impl Fleet {
             members: members.into(),
             wrapped: Arc::default(),
             opener: Some(Arc::new(opener)),
-            logins,
+            logins: setup.logins.clone(),
         };
         (fleet, changed)
+    }
+
+    /// A fleet of no servers, to which none can be added.
+    pub fn empty(logins: Logins) -> Fleet {
+        Fleet {
+            members: Arc::default(),
+            wrapped: Arc::default(),
+            opener: None,
+            logins,
+        }
     }
 
     /// Who is logged in at which of them.

@@ -22,7 +22,6 @@ use futures_util::future::BoxFuture;
 use longhaul_core::{Millis, hex};
 use longhaul_engine::clock;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
 use url::Url;
 
 pub use self::{callback::router, egress::Trouble};
@@ -38,8 +37,6 @@ use crate::{command, config::Login};
 pub const TIME: Duration = Duration::from_secs(600);
 /// The most logins that are begun at the same time.
 pub const BEGUN_MAX: usize = 32;
-/// How long a look for a token waits for the records to be there, at a start.
-const SHELF_MAX: Duration = Duration::from_secs(10);
 
 /// Where the records are. The audit gets `what`, and never a body.
 pub trait Shelf: Send + Sync {
@@ -144,7 +141,7 @@ pub struct Logins {
 }
 
 struct Inner {
-    shelf: watch::Sender<Option<Arc<dyn Shelf>>>,
+    shelf: Arc<dyn Shelf>,
     /// Where this server listens.
     address: Mutex<Option<SocketAddr>>,
     begun: Mutex<Begins>,
@@ -172,37 +169,22 @@ struct Pending {
     target: Target,
 }
 
-impl Default for Logins {
-    fn default() -> Logins {
+impl Logins {
+    /// Logins whose records are there.
+    pub(crate) fn new(shelf: Arc<dyn Shelf>) -> Logins {
         Logins {
             inner: Arc::new(Inner {
-                shelf: watch::Sender::new(None),
+                shelf,
                 address: Mutex::default(),
                 begun: Mutex::default(),
                 refreshing: Mutex::default(),
             }),
         }
     }
-}
-
-impl Logins {
-    /// From here on records are there.
-    pub(crate) fn keep_at(&self, shelf: Arc<dyn Shelf>) {
-        self.inner.shelf.send_replace(Some(shelf));
-    }
 
     /// The callback is served at this address.
     pub(crate) fn served_at(&self, address: SocketAddr) {
         *self.inner.address.lock().unwrap_or_else(PoisonError::into_inner) = Some(address);
-    }
-
-    async fn shelf(&self) -> Result<Arc<dyn Shelf>, Unkept> {
-        let mut shelf = self.inner.shelf.subscribe();
-        let there = shelf.wait_for(Option::is_some);
-        let found = tokio::time::timeout(SHELF_MAX, there)
-            .await
-            .map_err(|_late| Unkept)?;
-        found.map_err(|_gone| Unkept)?.clone().ok_or(Unkept)
     }
 
     fn begun(&self) -> MutexGuard<'_, Begins> {
@@ -235,7 +217,7 @@ impl Logins {
         let found = discovery::discover(&egress, &target.url).await?;
         let redirect = self.redirect(&target.settings).await?;
         let key = key(&target.url);
-        let stored = grant::read(&*self.shelf().await?, &key).await?;
+        let stored = grant::read(&*self.inner.shelf, &key).await?;
         let scopes = scopes(&target.settings, &found, stored.as_ref());
         let known = stored.map(|(_, stored)| stored.registration);
         let registration = register::registration(&egress, &target, &found, redirect, &scopes, known).await?;
@@ -318,15 +300,12 @@ impl Logins {
             Arc::clone(all.entry(key.clone()).or_default())
         };
         let _one_at_a_time = one_at_a_time.lock().await;
-        let found = async {
-            let shelf = self.shelf().await?;
-            let target = Target {
-                url: url.clone(),
-                settings: settings.clone(),
-                client_secret: secret,
-            };
-            grant::token(&*shelf, &key, &target, refused).await
+        let target = Target {
+            url: url.clone(),
+            settings: settings.clone(),
+            client_secret: secret,
         };
+        let found = grant::token(&*self.inner.shelf, &key, &target, refused);
         found.await.unwrap_or_else(|error| {
             let why = command::causes(&error);
             tracing::warn!(host = egress::host(url), why, "a token could not be had");
@@ -340,10 +319,10 @@ impl Logins {
     /// # Errors
     /// [`Failed::Unkept`].
     pub async fn log_out(&self, target: &Target) -> Result<Option<bool>, Failed> {
-        let shelf = self.shelf().await?;
+        let shelf = &*self.inner.shelf;
         let key = key(&target.url);
         // Somebody may refresh it meanwhile.
-        while let Some((body, stored)) = grant::read(&*shelf, &key).await? {
+        while let Some((body, stored)) = grant::read(shelf, &key).await? {
             if !shelf.swap(key.clone(), Some(body), None, "logged_out").await? {
                 continue;
             }
@@ -403,9 +382,8 @@ impl Logins {
             ));
         }
         let code = came.code.ok_or_else(|| "the reply has no code".to_owned())?;
-        let shelf = self.shelf().await.map_err(|error| error.to_string())?;
         let ended = grant::exchange(
-            &*shelf,
+            &*self.inner.shelf,
             Ending {
                 key: key(&pending.target.url),
                 target: &pending.target,

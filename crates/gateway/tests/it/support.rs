@@ -20,7 +20,7 @@ use longhaul_engine::{
 use longhaul_gateway::{
     admin::{Entrance, Peer},
     catalog::{Arguments, Catalog, Entry, Holding},
-    dispatch::{Dispatch, Settings},
+    dispatch::{self, Dispatch, Settings},
     http::{self, Allowed, Limits},
     outbound::{self, Note},
     sealed_id::Keys,
@@ -175,7 +175,7 @@ impl World {
             runner: engine.runner(),
             dispatch,
             catalog,
-            fleet: Fleet::default(),
+            fleet: Fleet::empty(dispatch::logins(&engine)),
             router,
             open,
             _spool: None,
@@ -232,6 +232,7 @@ impl World {
             env: std::env::vars_os().collect(),
             known,
             catalog: Arc::clone(&catalog),
+            logins: dispatch::logins(&engine),
         });
         let keys = Keys::derive(1, &[7; 32]);
         let runner = engine.runner();

@@ -294,6 +294,7 @@ async fn open_fleet(
         env: host.env.clone(),
         known: &|name| known.get(name).cloned(),
         catalog: Arc::clone(catalog),
+        logins: dispatch::logins(engine),
     });
     for kept in wrapped {
         // Without its definitions there is no task of it, and whoever needs it brings it again.
