@@ -94,20 +94,15 @@ choice! {
 
 choice! {
     /// By which name of this machine a browser comes back from a login.
+    #[derive(Default)]
     CallbackHost {
+        #[default]
         /// `127.0.0.1`, or `[::1]` where Longhaul listens there.
         Address = "127.0.0.1",
         /// `localhost`.
         Name = "localhost",
     }
     kind "one of `127.0.0.1`, `localhost`"
-}
-
-#[expect(clippy::derivable_impls, reason = "the macro that makes it marks no default")]
-impl Default for CallbackHost {
-    fn default() -> CallbackHost {
-        CallbackHost::Address
-    }
 }
 
 impl Prefix {

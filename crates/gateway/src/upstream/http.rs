@@ -27,6 +27,7 @@ use tokio::{
 };
 
 pub use self::wire::Untaken;
+pub(super) use self::wire::causes;
 use self::{
     exchange::Exchange,
     wire::{Told, Wire},

@@ -397,7 +397,7 @@ impl Logins {
         let grant = ended.await.map_err(|error| command::causes(&error))?;
         Ok(Progress::Done {
             issuer: issuer.clone(),
-            expires_at: grant.expires_at,
+            expires_at: grant.expires_at.map(Millis),
             is_refreshed: grant.refresh.is_some(),
             url: pending.target.url.clone(),
         })
@@ -481,14 +481,6 @@ fn random<const N: usize>() -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// What went wrong, without the URL: it may hold a secret.
-fn causes(error: &reqwest::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => command::causes(cause),
-        None => "the connection failed".to_owned(),
-    }
 }

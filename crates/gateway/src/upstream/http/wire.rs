@@ -282,7 +282,7 @@ pub(super) fn has_type(response: &Response, wanted: &str) -> bool {
 }
 
 /// What went wrong, without the URL: it may hold a secret.
-pub(super) fn causes(error: &reqwest::Error) -> String {
+pub(in crate::upstream) fn causes(error: &reqwest::Error) -> String {
     match error.source() {
         Some(cause) => command::causes(cause),
         None => "the connection failed".to_owned(),

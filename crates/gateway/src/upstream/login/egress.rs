@@ -18,6 +18,8 @@ use reqwest::{
 };
 use url::{Host, Url};
 
+use super::super::http::causes;
+
 /// How long one exchange may take.
 pub(super) const TIME: Duration = Duration::from_secs(15);
 /// The most that is read of one reply, in bytes.
@@ -117,7 +119,7 @@ impl Egress {
     pub(super) async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, Trouble> {
         request.send().await.map_err(|error| Trouble::Unreached {
             host: host(url),
-            why: super::causes(&error),
+            why: causes(&error),
         })
     }
 
@@ -134,7 +136,7 @@ impl Egress {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) => return Ok(Said { status, host, body }),
                 Err(error) => {
-                    let why = super::causes(&error);
+                    let why = causes(&error);
                     return Err(Trouble::Unreached { host, why });
                 }
             }

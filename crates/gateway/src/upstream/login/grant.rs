@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use longhaul_core::Millis;
 use longhaul_engine::clock;
 use serde::{Deserialize, Serialize};
 use url::{
@@ -52,22 +51,8 @@ pub(super) struct Grant {
     pub refresh: Option<String>,
     /// From here on it is refreshed.
     fresh_until: Option<u64>,
-    #[serde(with = "moment")]
-    pub expires_at: Option<Millis>,
+    pub expires_at: Option<u64>,
     pub scopes: Vec<String>,
-}
-
-mod moment {
-    use longhaul_core::Millis;
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(moment: &Option<Millis>, to: S) -> Result<S::Ok, S::Error> {
-        moment.map(|moment| moment.0).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Millis>, D::Error> {
-        Ok(Option::<u64>::deserialize(from)?.map(Millis))
-    }
 }
 
 #[derive(Deserialize)]
@@ -165,7 +150,7 @@ pub(super) async fn token(
             return Ok(Some(grant.access.clone()));
         }
         let Some(refresh) = &grant.refresh else {
-            let is_over = is_refused || grant.expires_at.is_some_and(|at| at.0 <= now);
+            let is_over = is_refused || grant.expires_at.is_some_and(|at| at <= now);
             return Ok((!is_over).then(|| grant.access.clone()));
         };
         if stored.claimed_until.is_some_and(|until| now < until) {
@@ -206,7 +191,6 @@ async fn refreshed(
         ("resource", &stored.resource),
     ];
     let said = ask(&egress, target, &stored, &stored.token_endpoint, &form).await;
-    let before = stored.grant.clone();
     let (what, failed) = match said {
         Ok(said) if is_revoked(&said) => {
             stored.grant = None;
@@ -217,10 +201,8 @@ async fn refreshed(
             ("login_revoked", None)
         }
         Ok(said) => {
-            let scopes = before
-                .as_ref()
-                .map(|grant| grant.scopes.clone())
-                .unwrap_or_default();
+            let scopes = stored.grant.as_ref().map(|grant| grant.scopes.clone());
+            let scopes = scopes.unwrap_or_default();
             match tokens(&said, Some(refresh), &scopes) {
                 Ok(grant) => {
                     stored.grant = Some(grant);
@@ -242,7 +224,7 @@ async fn refreshed(
     match failed {
         // What is not over yet still serves.
         Some(error) => {
-            let alive = |grant: &Grant| grant.expires_at.is_none_or(|at| clock::now() < at);
+            let alive = |grant: &Grant| grant.expires_at.is_none_or(|at| clock::now().0 < at);
             match stored.grant.filter(|grant| !is_refused && alive(grant)) {
                 Some(grant) => Ok(Some(grant.access)),
                 None => Err(error),
@@ -335,7 +317,7 @@ fn tokens(said: &Said, refresh: Option<&str>, scopes: &[String]) -> Result<Grant
         access: tokens.access_token,
         refresh,
         fresh_until: life.map(|life| now.saturating_add(life - millis(SKEW).min(life / 4))),
-        expires_at: life.map(|life| Millis(now.saturating_add(life))),
+        expires_at: life.map(|life| now.saturating_add(life)),
         scopes: match tokens.scope {
             Some(scope) => scope.split_ascii_whitespace().map(str::to_owned).collect(),
             None => scopes.to_vec(),
