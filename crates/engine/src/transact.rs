@@ -412,9 +412,20 @@ impl Bench<'_> {
 impl Keeping {
     /// One record is set. `entry` says what happened.
     pub fn record(owner: Owner, actor: &'static str, record: Record, entry: Entry) -> Keeping {
+        let records = BTreeMap::from([(record.key.clone(), Some(record))]);
+        Keeping::records(owner, actor, records, entry)
+    }
+
+    /// Records are set or deleted. `entry` says what happened.
+    pub fn records(
+        owner: Owner,
+        actor: &'static str,
+        records: BTreeMap<RecordKey, Option<Record>>,
+        entry: Entry,
+    ) -> Keeping {
         Keeping {
             owner,
-            records: BTreeMap::from([(record.key.clone(), Some(record))]),
+            records,
             counters: BTreeMap::new(),
             actor,
             trail: Trail {

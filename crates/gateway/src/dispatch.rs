@@ -296,7 +296,7 @@ impl Dispatch {
             incoming.request,
             Request::Discover | Request::ListTools { .. } | Request::CallTool(_) | Request::Relay(_)
         );
-        if let Some(error) = self.unreached(&caller.selection).filter(|_| needs_server) {
+        if needs_server && let Some(error) = self.unreached(&caller.selection) {
             return Handled::Reply(Box::new(Reply::Error(error)));
         }
         let reply = match incoming.request {

@@ -187,15 +187,7 @@ impl Backend for Dispatch {
             let restarted = self.inner.fleet.restart(&name).await;
             let offered = self.inner.catalog.now();
             let status = restarted.map(|member| servers::status(&member, &offered));
-            status.ok_or_else(|| {
-                Error::new(
-                    404,
-                    -32602,
-                    "not_found",
-                    format!("no server is named `{name}`"),
-                    Who::Caller,
-                )
-            })
+            status.ok_or_else(|| no_server(&name))
         })
     }
 
@@ -593,4 +585,9 @@ pub(super) fn local(error: RpcError) -> Error {
 
 fn rpc_code(code: i64) -> i32 {
     i32::try_from(code).unwrap_or(-32603)
+}
+
+pub(super) fn no_server(name: &str) -> Error {
+    let message = format!("no server is named `{name}`");
+    Error::new(404, -32602, "not_found", message, Who::Caller)
 }

@@ -6,19 +6,16 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use longhaul_core::audit::Entry;
-use longhaul_engine::{
-    Engine, WeakEngine,
-    transact::{Keeping, Trail},
-};
+use longhaul_engine::{Engine, WeakEngine, transact::Keeping};
 use longhaul_store::{Record, RecordKey, RecordKind, Scope, Snapshot};
 
-use super::{Dispatch, Gated};
+use super::{Dispatch, Gated, backend::no_server};
 use crate::{
     admin::{Error, Who, api},
     command::causes,
     gate::{self, Action, Permit, View},
     identity::{Caller, Origin},
-    upstream::login::{Failed, Logins, Progress, Shelf, Target, Unkept},
+    upstream::login::{self, Failed, Logins, Progress, Shelf, Target, Unkept},
 };
 
 /// The tenant of what belongs to Longhaul as a whole.
@@ -111,19 +108,12 @@ impl Swap {
             expires_at: None,
             body: body.clone(),
         });
-        let keeping = Keeping {
-            owner: self.caller.owner.clone(),
-            records: [(self.key.clone(), record)].into(),
-            counters: [].into(),
-            actor: "gateway",
-            trail: Trail {
-                entries: vec![Entry {
-                    name: self.what.to_owned(),
-                    detail: self.key.id.clone(),
-                }],
-                ..Trail::default()
-            },
+        let entry = Entry {
+            name: self.what.to_owned(),
+            detail: self.key.id.clone(),
         };
+        let records = [(self.key.clone(), record)].into();
+        let keeping = Keeping::records(self.caller.owner.clone(), "gateway", records, entry);
         Some((permit, keeping))
     }
 }
@@ -136,20 +126,9 @@ impl Dispatch {
         }
         let found = self.inner.fleet.target(server).await;
         let found = found.map_err(|error| failed(&causes(&error)))?;
-        found.ok_or_else(|| {
-            let is_there = self
-                .inner
-                .fleet
-                .members()
-                .iter()
-                .any(|member| member.config.name == server);
-            match is_there || self.is_wrapped(server) {
-                true => failed(&Failed::NoAddress.to_string()),
-                false => {
-                    let message = format!("no server is named `{server}`");
-                    Error::new(404, -32602, "not_found", message, Who::Caller)
-                }
-            }
+        found.ok_or_else(|| match self.inner.fleet.member(server).is_some() {
+            true => failed(&Failed::NoAddress.to_string()),
+            false => no_server(server),
         })
     }
 
@@ -162,7 +141,7 @@ impl Dispatch {
             url: begun.link,
             opened: begun.opened,
             issuer: begun.issuer,
-            valid_ms: u64::try_from(crate::upstream::login::TIME.as_millis()).unwrap_or(u64::MAX),
+            valid_ms: login::millis(login::TIME),
         })
     }
 

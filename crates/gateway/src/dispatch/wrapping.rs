@@ -11,7 +11,7 @@ use std::{
 };
 
 use longhaul_core::{Millis, Span, audit::Entry};
-use longhaul_engine::transact::{Keeping, Trail};
+use longhaul_engine::transact::Keeping;
 use longhaul_mcp::{
     RpcError,
     rpc_error::{Refusal, RefusalCode, Who},
@@ -128,7 +128,7 @@ impl Dispatch {
 
     /// Whether this server was brought.
     pub(super) fn is_wrapped(&self, server: &str) -> bool {
-        self.inner.fleet.use_wrapped(server).is_some()
+        self.inner.fleet.has_wrapped(server)
     }
 
     pub(super) fn is_open(&self, pipe: &str) -> bool {
@@ -144,7 +144,7 @@ impl Dispatch {
         let inner = &self.inner;
         let name = brought.name(&inner.wrapping.key);
         let _one_at_a_time = inner.wrapping.entrance.lock().await;
-        if inner.fleet.use_wrapped(&name).is_none() && inner.fleet.wrapped().len() >= WRAPPED_MAX {
+        if !inner.fleet.has_wrapped(&name) && inner.fleet.wrapped().len() >= WRAPPED_MAX {
             self.make_room().await?;
         }
         let now = inner.engine.now();
@@ -325,19 +325,12 @@ impl Going {
         let there = keys(&self.name)
             .into_iter()
             .filter(|key| snapshot.records.contains_key(key));
-        let keeping = Keeping {
-            owner: self.owner.clone(),
-            records: there.map(|key| (key, None)).collect(),
-            counters: BTreeMap::new(),
-            actor: "gateway",
-            trail: Trail {
-                entries: vec![Entry {
-                    name: "server_unwrapped".to_owned(),
-                    detail: self.name.clone(),
-                }],
-                ..Trail::default()
-            },
+        let records = there.map(|key| (key, None)).collect();
+        let entry = Entry {
+            name: "server_unwrapped".to_owned(),
+            detail: self.name.clone(),
         };
+        let keeping = Keeping::records(self.owner.clone(), "gateway", records, entry);
         Some((permit, keeping))
     }
 }

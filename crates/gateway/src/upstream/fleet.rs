@@ -176,14 +176,14 @@ impl Fleet {
         let Some(opener) = &self.opener else {
             return Ok(None);
         };
-        let wrapped = self.wrapped();
-        let mut members = self.members.iter().chain(&wrapped);
         if crate::config::is_section_name(named) {
-            return match members.find(|member| member.config.name == named) {
+            return match self.member(named) {
                 Some(member) => opener.place(&member.config, None).target().await,
                 None => Ok(None),
             };
         }
+        let wrapped = self.wrapped();
+        let mut members = self.members.iter().chain(&wrapped);
         let same = members.find(|member| member.config.url.as_deref() == Some(named));
         let settings = same.map(|member| Arc::clone(&member.config));
         let settings = settings.unwrap_or_else(|| {
@@ -198,15 +198,13 @@ impl Fleet {
     pub async fn logged_in(&self, url: &url::Url) {
         let wrapped = self.wrapped();
         for member in self.members.iter().chain(&wrapped) {
-            let own = match &self.opener {
-                Some(opener) => opener.place(&member.config, None).target().await.ok().flatten(),
-                None => None,
+            let unwell = member.server.as_ref();
+            let unwell = unwell.filter(|server| server.state() != State::Ready);
+            let (Some(opener), Some(server)) = (&self.opener, unwell) else {
+                continue;
             };
-            let is_there = own.is_some_and(|own| own.url == *url);
-            if is_there
-                && let Some(server) = &member.server
-                && server.state() != State::Ready
-            {
+            let own = opener.place(&member.config, None).target().await.ok().flatten();
+            if own.is_some_and(|own| own.url == *url) {
                 server.restart().await;
             }
         }
@@ -368,13 +366,22 @@ impl Fleet {
         self.servers().find(|server| server.name() == name)
     }
 
+    /// The server of this name, configured or brought, started or not.
+    pub fn member(&self, name: &str) -> Option<Arc<Member>> {
+        let configured = self.members.iter().find(|member| member.config.name == name);
+        configured
+            .cloned()
+            .or_else(|| Some(Arc::clone(&self.lock().get(name)?.member)))
+    }
+
+    /// Whether a server of this name was brought.
+    pub fn has_wrapped(&self, name: &str) -> bool {
+        self.lock().contains_key(name)
+    }
+
     /// Starts a server anew, and waits until it was reached or could not be. `None` when there is no such server.
     pub async fn restart(&self, name: &str) -> Option<Arc<Member>> {
-        let configured = self.members.iter().find(|member| member.config.name == name);
-        let member = match configured {
-            Some(member) => Arc::clone(member),
-            None => self.use_wrapped(name)?.0,
-        };
+        let member = self.member(name)?;
         if let Some(server) = &member.server {
             let mut state = server.watch_state();
             state.mark_unchanged();
