@@ -9,7 +9,7 @@ use std::{
 };
 
 use longhaul_gateway::{
-    admin::api::{Progress, Server, ServerState, State, Stop, Task, Toolset},
+    admin::api::{Progress, Server, State, Stop, Task, Toolset},
     config::Config,
 };
 use serde::Serialize;
@@ -237,7 +237,7 @@ pub(crate) fn servers(servers: &[Server], columns: usize) -> Vec<String> {
             let reached = server.calls_itself.as_deref().unwrap_or(&server.reached_by);
             [
                 line(&server.name),
-                server_state(server.state).to_owned(),
+                server.state.word().to_owned(),
                 age(server.for_ms),
                 server.tools.to_string(),
                 match server.waiting {
@@ -249,16 +249,6 @@ pub(crate) fn servers(servers: &[Server], columns: usize) -> Vec<String> {
         })
         .collect();
     table(HEADING, &rows, columns)
-}
-
-/// The state of a server.
-pub(crate) const fn server_state(state: ServerState) -> &'static str {
-    match state {
-        ServerState::Starting => "starting",
-        ServerState::Ready => "ready",
-        ServerState::Degraded => "degraded",
-        ServerState::Disabled => "disabled",
-    }
 }
 
 /// What a task is doing, or how it ended, in one line. A question is cut so that what answers it is still seen.

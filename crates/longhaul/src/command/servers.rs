@@ -103,7 +103,7 @@ fn describe(server: &Server) {
         }
     };
     row("server", line(&server.name));
-    row("state", screen::server_state(server.state).to_owned());
+    row("state", server.state.word().to_owned());
     row("for", age(server.for_ms));
     row("reached by", line(&server.reached_by));
     row(

@@ -100,3 +100,15 @@ pub enum ServerState {
     /// Not started, as the configuration says.
     Disabled,
 }
+
+impl ServerState {
+    /// The word that people read.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ServerState::Starting => "starting",
+            ServerState::Ready => "ready",
+            ServerState::Degraded => "degraded",
+            ServerState::Disabled => "disabled",
+        }
+    }
+}

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::asked::{asker, words};
 use crate::{
-    admin::api::{Health, Left, Outcome, Server, ServerState, Servers, State, Stop, Task, Tasks},
+    admin::api::{Health, Left, Outcome, Server, Servers, State, Stop, Task, Tasks},
     local::links::Visit,
 };
 
@@ -215,12 +215,7 @@ fn written(heading: &str, tail: &str) -> Markup {
 
 /// A server behind this one, for whoever configured it.
 fn server(server: &Server) -> Markup {
-    let state = match server.state {
-        ServerState::Starting => "starting",
-        ServerState::Ready => "ready",
-        ServerState::Degraded => "degraded",
-        ServerState::Disabled => "disabled",
-    };
+    let state = server.state.word();
     html! {
         li {
             strong { (text(&server.name)) } " "

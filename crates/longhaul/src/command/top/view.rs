@@ -370,7 +370,7 @@ fn bottom(shown: &Shown) -> Vec<Pieces> {
         .iter()
         .filter(|server| server.state != ServerState::Ready);
     let unwell: Vec<String> = unwell
-        .map(|server| format!("{} {}", line(&server.name), screen::server_state(server.state)))
+        .map(|server| format!("{} {}", line(&server.name), server.state.word()))
         .collect();
     if !shown.servers.is_empty() {
         let well = shown.servers.len() - unwell.len();
