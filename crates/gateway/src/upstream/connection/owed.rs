@@ -25,6 +25,7 @@ const EARLY_WAIT: Duration = Duration::from_secs(30);
 pub(super) struct Owed {
     tasks: VecDeque<Asking>,
     early: Vec<Early>,
+    /// The questions of this server's tasks say whose they are.
     are_named: bool,
 }
 

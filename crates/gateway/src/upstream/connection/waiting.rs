@@ -329,7 +329,7 @@ impl Waiting {
 
 impl Table {
     fn follow(&mut self, task: String, call: Option<u64>, events: mpsc::Sender<Event>) {
-        self.tasks.retain(|_, follower| !follower.events.is_closed());
+        self.tasks.retain(|_, follower| follower.is_live());
         self.owed.followed(&task, &events);
         self.tasks.insert(task, Follower { call, events });
     }
