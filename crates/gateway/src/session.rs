@@ -392,12 +392,19 @@ impl Session {
         true
     }
 
-    /// The client could not ask this, and is not asked again until another of its streams waits for the task.
-    pub(crate) fn refused(&self, task: TaskId, key: QuestionKey) {
-        if let Some(asked) = self.lock().asked.get_mut(&(task, key)) {
-            asked.is_refused = true;
-        }
+    /// The client answered this with an error. True when that settles nothing: it was asked on the shared stream, perhaps
+    /// before it knew of the task, and is asked again on the stream on which it waits for it.
+    pub(crate) fn refused(&self, task: TaskId, key: QuestionKey) -> bool {
+        let mut state = self.lock();
+        let shared = state.shared.filter(|_| !state.is_pipe);
+        let asked = state.asked.get_mut(&(task, key));
+        let Some(asked) = asked.filter(|asked| shared == Some(asked.stream)) else {
+            return false;
+        };
+        asked.is_refused = true;
+        drop(state);
         self.tell();
+        true
     }
 
     /// The question is to be asked again, under a new id.

@@ -120,11 +120,15 @@ impl Dispatch {
         };
         let given = match &answer.outcome {
             Ok(body) => question::check(&stored, body).ok(),
-            // The client could not ask its user, who still can be asked at the page.
-            Err(_) if identity::is_local(&caller.owner) && stored.kind.answered_by_people() => {
-                session.refused(row.id, key);
+            // Who can be asked at the page meanwhile.
+            Err(_)
+                if identity::is_local(&caller.owner)
+                    && stored.kind.answered_by_people()
+                    && session.refused(row.id, key) =>
+            {
                 return Ok(());
             }
+            // The client could not ask its user, or refused to.
             Err(_) => Some(Answer::Dismiss),
         };
         if let RequestId::Text(id) = &answer.id {

@@ -187,10 +187,10 @@ async fn a_task_that_nobody_waits_for_asks_on_the_shared_stream() {
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
 }
 
-// D-46: a client that cannot ask its user has not answered; the person at the page still can, and the client itself on
-// the stream on which it waits for the task.
+// D-46: an error on the shared stream, from a client that perhaps does not know the task yet, settles nothing: it is asked
+// again on the stream on which it waits for the task.
 #[tokio::test]
-async fn a_question_that_a_client_cannot_ask_stays_open() {
+async fn a_question_that_fails_on_the_shared_stream_stays_open() {
     let world = World::start().await;
     let client = SessionClient::open(&world).await;
     let id = client.task("asks").await;

@@ -79,6 +79,10 @@ async fn a_server_reads_whether_its_question_was_declined_or_dismissed() {
             let read = in_session(&world, "ask_form", answer).await;
             assert_eq!(read, json!({ "action": action }), "{behind:?}");
         }
+        // A client that cannot ask its user has not chosen.
+        let failed = json!({ "error": { "code": -32603, "message": "no window" } });
+        let read = in_session(&world, "ask_form", failed).await;
+        assert_eq!(read["action"], "cancel", "{behind:?}");
     }
 }
 
