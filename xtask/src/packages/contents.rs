@@ -101,7 +101,7 @@ impl Contents {
             write(&folder.join(name), &read(name)?)?;
         }
         write(
-            &folder.join(THIRD_PARTY),
+            &contents.third_party(),
             &third_party(&metadata, &contents.version)?,
         )?;
         Ok(contents)
@@ -119,6 +119,11 @@ impl Contents {
     pub(super) fn put_program(&self, path: &Path) -> Outcome {
         copy(&self.program(), path)?;
         executable(path)
+    }
+
+    /// What there is to say of the software of others.
+    pub(super) fn third_party(&self) -> PathBuf {
+        self.folder.join(THIRD_PARTY)
     }
 
     /// Copies the licences, and with the binary what there is to say of the software of others.

@@ -89,12 +89,7 @@ fn filled(contents: &Contents, revision: u32, tree: &Path) -> Outcome {
     for (from, to) in PLACES {
         copy(&root().join(from), &tree.join(to))?;
     }
-    contents.put_licences(&tree.join("licences"), true)?;
-    copy(
-        &tree.join("licences").join(THIRD_PARTY),
-        &tree.join(DOC).join(THIRD_PARTY),
-    )?;
-    fs::remove_dir_all(tree.join("licences")).map_err(|error| format!("cannot tidy up: {error}"))?;
+    copy(&contents.third_party(), &tree.join(DOC).join(THIRD_PARTY))?;
     for (folder, ending) in [
         ("examples/quickstart", ""),
         ("docs/guide", ".md"),
