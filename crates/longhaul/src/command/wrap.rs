@@ -13,6 +13,7 @@ use crate::{
     client::{Shown, Way},
     exit::{Failure, Outcome},
     flags::{Common, Wrap},
+    places,
     screen::line,
 };
 
@@ -64,7 +65,7 @@ pub(crate) fn brought(flags: &Wrap) -> Result<Brought, Failure> {
 }
 
 fn is_longhaul(program: &OsString) -> bool {
-    let own = env::current_exe().ok();
+    let own = places::program().ok();
     let own = own.as_deref().and_then(Path::file_name);
     let named = Path::new(program).file_name();
     named.is_some_and(|named| named == "longhaul" || Some(named) == own)

@@ -13,6 +13,7 @@ use super::{
     secret,
     tree::{self, Layout, Node, Table},
 };
+use crate::places;
 
 /// The variables through which headers reach `longhaul wrap`: arguments can be read by every user of the machine.
 const HEADER: &str = "LONGHAUL_HEADER_";
@@ -451,7 +452,7 @@ pub(super) fn object(table: &Table) -> Map<String, Value> {
 
 /// The full path of this program, by the name under which it was found, so that an update of it is found, too.
 pub(crate) fn longhaul() -> Option<String> {
-    let own = std::env::current_exe().ok()?;
+    let own = places::program().ok()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let name = own.file_name()?.to_str()?;
     let named =

@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use crate::places;
+
 /// The command that prints the `PATH` it was given: what the shell is told to run.
 pub(crate) const PRINT_PATH: &str = "__path";
 /// What stands before and after it, since a shell's own files may print, too.
@@ -120,7 +122,7 @@ fn ask() -> Option<OsString> {
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok()??;
         Some(user.shell)
     })?;
-    let own = std::env::current_exe().ok()?;
+    let own = places::program().ok()?;
     let own = own.to_str()?.replace('\'', "'\\''");
     // Without `exec`: not every shell has it, and one that waits for its child is as good.
     let asked = format!("'{own}' {PRINT_PATH}");
@@ -148,7 +150,7 @@ fn ask() -> Option<OsString> {
     reason = "the user's shell is no task's work: it is asked once, by a person's command, and ended after its time"
 )]
 fn run(words: &[OsString]) -> Option<Vec<u8>> {
-    let own = std::env::current_exe().ok()?;
+    let own = places::program().ok()?;
     let mut child = Command::new(own)
         .arg(PRINT_PATH)
         .args(words)
