@@ -9,7 +9,7 @@ use std::{
 };
 
 use longhaul_gateway::{
-    admin::api::{Progress, Server, State, Stop, Task, Toolset},
+    admin::api::{Left, Progress, Server, State, Stop, Task, Toolset},
     config::Config,
 };
 use serde::Serialize;
@@ -249,6 +249,13 @@ pub(crate) fn servers(servers: &[Server], columns: usize) -> Vec<String> {
         })
         .collect();
     table(HEADING, &rows, columns)
+}
+
+/// The processes that are left, each by its name and id.
+pub(crate) fn alive(left: &Left) -> String {
+    let named = left.named.iter();
+    let named = named.map(|process| format!("{} {}", line(&process.name), process.pid));
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// What a task is doing, or how it ended, in one line. A question is cut so that what answers it is still seen.

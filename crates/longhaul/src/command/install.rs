@@ -229,7 +229,7 @@ impl Work<'_> {
         let text = original.text.as_deref().unwrap_or_default();
         let old = Document::read(text, place.format).map_err(|error| cannot(&error))?;
         let plan = plan::plan(&self.own, client, place, &old, self.offers).map_err(|error| cannot(&error))?;
-        let shown = original.to_string();
+        let shown = original.path.display().to_string();
         if !self.json {
             describe(client, &shown, &plan);
         }

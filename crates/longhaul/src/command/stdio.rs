@@ -121,6 +121,7 @@ async fn connect(
         sleep(wait.min(TRY_AGAIN_MAX)).await;
     }
     let last = read.clone().filter(|file| file.is_file());
+    let is_given = common.config.is_some();
     let common = Common {
         config: common.config.clone().or(last),
         ..common.clone()
@@ -131,7 +132,7 @@ async fn connect(
     };
     let server = background::reach_quietly(&common, env).await?;
     let stream = server.pipe(way, key).await?;
-    if let Ok(health) = server.health().await {
+    if !is_given && let Ok(health) = server.health().await {
         *read = health.config.first().map(PathBuf::from);
     }
     Ok(stream)

@@ -115,9 +115,7 @@ fn describe(task: &Task) {
     );
     if let Some(left) = &task.left {
         row("", left.words());
-        let named = left.named.iter();
-        let named = named.map(|process| format!("{} {}", line(&process.name), process.pid));
-        row("alive", named.collect::<Vec<_>>().join(", "));
+        row("alive", screen::alive(left));
     }
     for question in &task.questions {
         row(

@@ -25,8 +25,6 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Turned {
     pub(crate) document: Document,
-    /// The names of the entries that are as they were before.
-    pub(crate) back: Vec<String>,
     /// The names of those that somebody changed since, in what `install` had written: they stay.
     pub(crate) kept: Vec<String>,
 }
@@ -38,7 +36,6 @@ pub(crate) struct Turned {
 pub(crate) fn turn_back(document: &Document, entries: &[Entry]) -> Result<Turned, Unreadable> {
     let mut turned = Turned {
         document: document.clone(),
-        back: Vec::new(),
         kept: Vec::new(),
     };
     for entry in entries {
@@ -65,9 +62,8 @@ pub(crate) fn turn_back(document: &Document, entries: &[Entry]) -> Result<Turned
                 }
             }
         };
-        match done {
-            true => turned.back.push(name),
-            false => turned.kept.push(name),
+        if !done {
+            turned.kept.push(name);
         }
     }
     Ok(turned)

@@ -2,7 +2,7 @@
 //!
 //! A change is a splice of the text: what no change names stays byte for byte. Nothing here knows what an entry means.
 
-use std::{fmt, ops::Range};
+use std::fmt;
 
 use super::{
     json, toml,
@@ -494,7 +494,7 @@ impl Document {
 
 /// Splices of a text, in any order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Edits(Vec<(Range<usize>, String)>);
+pub(super) struct Edits(Vec<(Span, String)>);
 
 impl Edits {
     pub(super) fn replace(&mut self, at: Span, text: String) {

@@ -1,7 +1,7 @@
 //! Reads and writes a client's file: whole or not at all, in its place, with its mode and owner.
 
 use std::{
-    fmt, fs, io,
+    fs, io,
     io::{Read, Write},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
@@ -157,11 +157,5 @@ fn resolved(path: &Path) -> Result<PathBuf, Unusable> {
             Ok(folder.canonicalize()?.join(name))
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-impl fmt::Display for Original {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(f)
     }
 }

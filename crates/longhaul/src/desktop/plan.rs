@@ -56,11 +56,9 @@ pub(crate) fn plan(
     let mut entries = Vec::new();
     let mut edits = Edits::default();
     let mut meant = document.root.meaning();
-    let mut servers = 0;
     for list in place.lists {
         for (path, table) in lists(document, &document.root, list, Vec::new())? {
             for member in &table.members {
-                servers += 1;
                 let path = [path.as_slice(), std::slice::from_ref(&member.key)].concat();
                 let Change {
                     verdict,
@@ -87,7 +85,7 @@ pub(crate) fn plan(
             .find(&entry.path)
             .is_some_and(|node| own.is_own_entry(node))
     };
-    if (offers || servers == 0) && place.is_made && !entries.iter().any(is_here) {
+    if (offers || entries.is_empty()) && place.is_made && !entries.iter().any(is_here) {
         entries.push(added(own, client, place, document, &mut edits, &mut meant)?);
     }
     let document = match edits.is_empty() {

@@ -1,6 +1,6 @@
 //! A client's configuration as it was read: what it says, and where in the text each part of it stands.
 //!
-//! [`json`](super::json) and [`toml`](super::toml) read into it. Nothing here changes a text; that is `edit`'s.
+//! [`json`](super::json) and [`toml`](super::toml) read into it. Nothing here changes a text; that is `document`'s.
 
 use std::ops::Range;
 

@@ -323,11 +323,7 @@ fn details(task: &Task, columns: usize, room: usize) -> Vec<Pieces> {
     row("why", &task.reason.as_deref().map(line).unwrap_or_default());
     row("its work", task.stop.map(screen::stop).unwrap_or_default());
     if let Some(left) = &task.left {
-        let named = left
-            .named
-            .iter()
-            .map(|process| format!("{} {}", line(&process.name), process.pid));
-        row("alive", &named.collect::<Vec<_>>().join(", "));
+        row("alive", &screen::alive(left));
     }
     for question in &task.questions {
         let mut label = "asks";
@@ -402,11 +398,7 @@ fn drawn(pieces: Pieces, columns: usize) -> String {
     let mut out = String::new();
     let mut room = columns;
     for (style, text) in pieces {
-        let text = if text.width() > room {
-            cut(&text, room)
-        } else {
-            text
-        };
+        let text = cut(&text, room);
         room = room.saturating_sub(text.width());
         match style {
             Style::Plain => out.push_str(&text),
