@@ -33,6 +33,8 @@ struct Asking {
     task: String,
     /// What is asked, where the notice says it.
     message: Option<String>,
+    /// The server said since that it works, as some do before the question has come.
+    works: bool,
 }
 
 /// A question of a task that nobody follows yet.
@@ -49,7 +51,18 @@ impl Owed {
             self.tasks.pop_front();
         }
         let task = task.to_owned();
-        self.tasks.push_back(Asking { task, message });
+        self.tasks.push_back(Asking {
+            task,
+            message,
+            works: false,
+        });
+    }
+
+    /// The server said that this task works.
+    pub(super) fn works(&mut self, task: &str) {
+        if let Some(asking) = self.tasks.iter_mut().find(|asking| asking.task == task) {
+            asking.works = true;
+        }
     }
 
     /// Its question has come, or is asked no more.
@@ -63,16 +76,20 @@ impl Owed {
         self.is_settled(task);
     }
 
-    /// The task that this question belongs to: the first that asks the same, or else the only one that asks. Where a call
-    /// is open, too, it is the call's, rather than that of a task which asks something else, or whose server names tasks.
+    /// The task that this question belongs to: the first that asks the same, or else the only one that asks and does not
+    /// work by now. Where a call is open, too, it is the call's, rather than that of a task which asks something else, or
+    /// whose server names tasks.
     pub(super) fn take(&mut self, message: Option<&str>, call_is_open: bool) -> Option<String> {
         let same = |asking: &Asking| message.is_some() && asking.message.as_deref() == message;
-        let at = match (self.tasks.iter().position(same), self.tasks.make_contiguous()) {
-            (Some(at), _) => at,
-            (None, [_]) if !call_is_open => 0,
-            (None, [Asking { message: None, .. }]) if !self.are_named => 0,
-            (None, _) => return None,
+        let mut asking = self.tasks.iter().enumerate().filter(|(_, asking)| !asking.works);
+        let only = match (asking.next(), asking.next()) {
+            (Some((at, only)), None) => {
+                let may_be_its = !call_is_open || (only.message.is_none() && !self.are_named);
+                may_be_its.then_some(at)
+            }
+            (Some(_) | None, _) => None,
         };
+        let at = self.tasks.iter().position(same).or(only)?;
         self.tasks.remove(at).map(|asking| asking.task)
     }
 

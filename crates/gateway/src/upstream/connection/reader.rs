@@ -268,8 +268,8 @@ impl Inner {
                 true
             }
             Notice::Task { task, params } => {
-                let asks = params.get::<String>("status").as_deref() == Some("input_required");
-                self.waiting.task_asks(&task, asks, params.get("statusMessage"));
+                let status: String = params.get("status").unwrap_or_default();
+                self.waiting.task_is(&task, &status, params.get("statusMessage"));
                 self.waiting.event_of_task(&task, Event::Task(params))
             }
             Notice::Cancelled { request, .. } => {

@@ -197,12 +197,13 @@ impl Waiting {
         true
     }
 
-    /// The server said of this task, which perhaps nobody follows yet, that it asks, or that it does not.
-    pub(super) fn task_asks(&self, task: &str, asks: bool, message: Option<String>) {
+    /// The server said how far this task is, which perhaps nobody follows yet.
+    pub(super) fn task_is(&self, task: &str, status: &str, message: Option<String>) {
         let owed = &mut self.table().owed;
-        match asks {
-            true => owed.asks(task, message),
-            false => owed.is_settled(task),
+        match status {
+            "input_required" => owed.asks(task, message),
+            "working" => owed.works(task),
+            _ => owed.is_settled(task),
         }
     }
 

@@ -523,8 +523,9 @@ async fn d38_a_task_is_found_again_after_a_restart() {
 // FastMCP 3 asks so.
 #[tokio::test]
 async fn a_question_that_names_no_task_is_that_of_the_one_task_that_asks() {
-    // The word that the task asks may come before the one that there is such a task.
-    for early in [&[][..], &["--early=told"]] {
+    // The word that the task asks may come before the one that there is such a task, and the one that it works before the
+    // question.
+    for early in [&[][..], &["--early=told"], &["--fickle"]] {
         let options = [&["--ask-shared", "--tell", "--nameless", "--hasty"], early].concat();
         let site = Site::remote("2025", &options, AT_ONCE).await;
         let go = site.folder.path().join("go");
