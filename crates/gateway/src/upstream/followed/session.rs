@@ -226,10 +226,10 @@ impl Following<'_> {
     fn settled(&mut self, watch: &mut Watch, is_failure: bool) -> Option<Ended> {
         match watch.refused.take() {
             None => {}
+            // It was perhaps asked just before the end: servers refuse that in the same words as a task that is unknown.
+            Some(_) if !is_failure && !watch.is_asked_at_end => {}
             // What has a result cannot be unknown.
             Some(error) if !is_failure && is_unknown(&error) => return Some(lost()),
-            // It was perhaps asked just before the end.
-            Some(_) if !is_failure && !watch.is_asked_at_end => {}
             Some(error) => return Some(self.with(Outcome::Errored(error))),
         }
         let since = *watch.settled.get_or_insert_with(Instant::now);

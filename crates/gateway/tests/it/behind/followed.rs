@@ -520,6 +520,15 @@ async fn d38_a_task_is_found_again_after_a_restart() {
     }
 }
 
+// D-6: FastMCP 3 refuses so what is asked before the end, and the word that it has ended may be faster.
+#[tokio::test]
+async fn a_result_that_was_asked_for_just_before_the_end_is_asked_for_again() {
+    let site = Site::remote("2025", &["--late", "--tell"], AT_ONCE).await;
+    let id = site.task("slow", json!({ "mark": "l", "seconds": 0.5 })).await;
+    let task = site.world.until(&id, "completed").await;
+    assert_eq!(returned(&task)["mark"], "l");
+}
+
 // FastMCP 3 asks so.
 #[tokio::test]
 async fn a_question_that_names_no_task_is_that_of_the_one_task_that_asks() {
